@@ -1,0 +1,44 @@
+"""Interactive defocus deblurring with KPAC: the public API.
+
+Everything is loaded on first use; importing this module loads neither torch nor napari.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from napari_kpac.errors import KpacError as KpacError
+    from napari_kpac.network import KPACConfig as KPACConfig
+    from napari_kpac.network import KPACNet as KPACNet
+    from napari_kpac.network import build as build
+    from napari_kpac.weights import ModelCard as ModelCard
+    from napari_kpac.weights import load as load
+    from napari_kpac.weights import models as models
+
+_HOMES = {
+    "KPACConfig": "napari_kpac.network",
+    "KPACNet": "napari_kpac.network",
+    "KpacError": "napari_kpac.errors",
+    "ModelCard": "napari_kpac.weights",
+    "build": "napari_kpac.network",
+    "load": "napari_kpac.weights",
+    "models": "napari_kpac.weights",
+}
+
+__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("napari-kpac")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,23 @@
+"""The errors that the package raises on purpose.
+
+Not for: bugs. Those surface as ordinary Python exceptions.
+"""
+
+
+class KpacError(Exception):
+    """Parent of every error that napari-kpac raises on purpose.
+
+    The message says what was wrong, with the value, and what to do about it.
+    """
+
+
+class ConfigError(KpacError, ValueError):
+    """An option or a network configuration has a value that makes no sense."""
+
+
+class WeightsError(KpacError):
+    """A weight file cannot be used: damaged, hostile, or made for another network."""
+
+
+class ModelNotFoundError(KpacError, LookupError):
+    """No bundled or installed model has the name that was asked for."""

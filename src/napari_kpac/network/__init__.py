@@ -1,0 +1,25 @@
+"""The network of the paper and its comparison networks, in pure torch.
+
+Not for: files, images, devices. Those are the business of the rooms above.
+"""
+
+from napari_kpac.network.baselines import DPDNet, ResidualNet
+from napari_kpac.network.block import BlockState, KPACBlock
+from napari_kpac.network.config import KPACConfig
+from napari_kpac.network.cost import Cost, count_flops, count_parameters
+from napari_kpac.network.net import Encoded, KPACNet, Modulate, build
+
+__all__ = [
+    "BlockState",
+    "Cost",
+    "DPDNet",
+    "Encoded",
+    "KPACBlock",
+    "KPACConfig",
+    "KPACNet",
+    "Modulate",
+    "ResidualNet",
+    "build",
+    "count_flops",
+    "count_parameters",
+]

@@ -1,0 +1,113 @@
+"""One KPAC block: parallel atrous convolutions weighted by alpha and beta.
+
+Not for: what surrounds the blocks (net.py), or who changes alpha (engine).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from napari_kpac.network.config import KPACConfig
+from napari_kpac.network.layers import ConcatConv, lrelu, same_conv
+
+
+class BlockState(NamedTuple):
+    """Everything that one block computes on its way from input to output."""
+
+    branches: tuple[Tensor, ...]
+    """Per dilation: the activated atrous convolution, before any attention."""
+    alpha: Tensor
+    """Scale attention (batch, dilations, h, w), as used: after modulation if there was any."""
+    beta: Tensor
+    """Shape attention (batch, channels)."""
+    fused: Tensor
+    """The block's output, input of the next one."""
+
+
+class ScaleAttention(nn.Module):
+    """Per-pixel weights in 0..1 of every dilation (a sigmoid each, not a softmax)."""
+
+    def __init__(self, config: KPACConfig) -> None:
+        super().__init__()
+        widths = (config.wide, *config.scale_widths)
+        self.hidden = nn.ModuleList(
+            same_conv(a, b, 5, dilation=2) for a, b in zip(widths, widths[1:], strict=False)
+        )
+        self.head = same_conv(widths[-1], len(config.dilations), 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute alpha (batch, dilations, h, w)."""
+        for conv in self.hidden:
+            x = lrelu(conv(x))
+        return torch.sigmoid(self.head(x))
+
+
+class ShapeAttention(nn.Module):
+    """Weights in 0..1 of the atrous channels, from the global mean of the block's input."""
+
+    def __init__(self, config: KPACConfig) -> None:
+        super().__init__()
+        self.squeeze = nn.Linear(config.wide, config.shape_hidden)
+        self.expand = nn.Linear(config.shape_hidden, config.channels)
+
+    def forward(self, mean: Tensor) -> Tensor:
+        """Compute beta (batch, channels) from the global mean (batch, wide)."""
+        return torch.sigmoid(self.expand(lrelu(self.squeeze(mean))))
+
+
+class KPACBlock(nn.Module):
+    """Kernel-sharing parallel atrous convolutions with scale and shape attention.
+
+    Each step is a method of its own, so that later stages can be repeated without
+    the earlier ones.
+    """
+
+    def __init__(self, config: KPACConfig) -> None:
+        super().__init__()
+        self.dilations = config.dilations
+        kernels = 1 if config.shared_kernels else len(config.dilations)
+        self.atrous = nn.ModuleList(
+            same_conv(config.wide, config.channels, config.kernel_size, bias=False)
+            for _ in range(kernels)
+        )
+        self.scale = ScaleAttention(config) if config.scale_attention else None
+        self.shape = ShapeAttention(config) if config.shape_attention else None
+        self.fusion = ConcatConv([config.channels] * len(config.dilations), config.wide, 3)
+
+    def branches(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Run the atrous convolutions: one activated map per dilation, without attention."""
+        return tuple(self.branch(index, x) for index in range(len(self.dilations)))
+
+    def branch(self, index: int, x: Tensor) -> Tensor:
+        """Run one of the atrous convolutions."""
+        dilation = self.dilations[index]
+        weight = self.atrous[index % len(self.atrous)].weight
+        padding = dilation * (weight.shape[-1] - 1) // 2
+        return lrelu(F.conv2d(x, weight, None, padding=padding, dilation=dilation))
+
+    def alpha(self, x: Tensor) -> Tensor:
+        """Scale attention; ones where the block has none."""
+        if self.scale is None:
+            return x.new_ones(x.shape[0], len(self.dilations), *x.shape[-2:])
+        alpha: Tensor = self.scale(x)
+        return alpha
+
+    def beta(self, x: Tensor) -> Tensor:
+        """Shape attention; ones where the block has none."""
+        if self.shape is None:
+            return x.new_ones(x.shape[0], self.fusion.parts[0])
+        beta: Tensor = self.shape(x.mean(dim=(2, 3)))
+        return beta
+
+    def weigh(self, index: int, branch: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+        """Multiply branch ``index`` by its alpha and by beta."""
+        return branch * (alpha[:, index : index + 1] * beta[:, :, None, None])
+
+    def fuse(self, branches: tuple[Tensor, ...], alpha: Tensor, beta: Tensor) -> Tensor:
+        """Weigh the branches and aggregate them into the block's output."""
+        weighted = (self.weigh(i, branch, alpha, beta) for i, branch in enumerate(branches))
+        return lrelu(self.fusion(*weighted))

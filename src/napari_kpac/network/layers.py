@@ -1,0 +1,88 @@
+"""The few kinds of layer that the networks are made of.
+
+Not for: whole networks, or anything that knows of KPAC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LEAK = 0.2
+INIT_STD = 0.04
+
+
+def lrelu(x: Tensor) -> Tensor:
+    """Leaky ReLU of slope 0.2, in place: every caller owns the tensor that it passes."""
+    return F.leaky_relu_(x, LEAK)
+
+
+def same_conv(
+    inputs: int, outputs: int, size: int, *, dilation: int = 1, bias: bool = True
+) -> nn.Conv2d:
+    """Make a stride-1 convolution that keeps the size, padded symmetrically with zeros."""
+    padding = dilation * (size - 1) // 2
+    return nn.Conv2d(inputs, outputs, size, padding=padding, dilation=dilation, bias=bias)
+
+
+class StridedConv(nn.Conv2d):
+    """3x3 convolution of stride 2 under one of the two padding rules."""
+
+    def __init__(self, inputs: int, outputs: int, *, symmetric: bool) -> None:
+        super().__init__(inputs, outputs, 3, stride=2, padding=1 if symmetric else 0)
+        self.symmetric = symmetric
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Halve the size; the authors' rule pads 0 before and 1 after on even sizes."""
+        if not self.symmetric:
+            x = F.pad(x, (*_same_padding(x.shape[-1]), *_same_padding(x.shape[-2])))
+        return super().forward(x)
+
+
+class ConcatConv(nn.Conv2d):
+    """Convolution over a concatenation, which never builds the concatenation.
+
+    Convolution is linear, so the result is the sum of one convolution per part;
+    a part that did not change need not be computed again (:meth:`partial`).
+    """
+
+    def __init__(self, parts: Sequence[int], outputs: int, size: int) -> None:
+        super().__init__(sum(parts), outputs, size, padding=(size - 1) // 2)
+        self.parts = tuple(parts)
+
+    def partial(self, index: int, x: Tensor) -> Tensor:
+        """Convolve part ``index`` with its slice of the kernel; part 0 carries the bias."""
+        start = sum(self.parts[:index])
+        weight = self.weight[:, start : start + self.parts[index]]
+        return F.conv2d(x, weight, self.bias if index == 0 else None, padding=self.padding)  # type: ignore[arg-type]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Convolve the concatenation of the inputs."""
+        total = self.partial(0, inputs[0])
+        for index, x in enumerate(inputs[1:], start=1):
+            total = total + self.partial(index, x)
+        return total
+
+
+def upsampling_conv(inputs: int, outputs: int) -> nn.ConvTranspose2d:
+    """Make the 4x4 transposed convolution that doubles the size."""
+    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1)
+
+
+def initialise(module: nn.Module, generator: torch.Generator | None = None) -> None:
+    """Draw all weights as the authors do: normal with std 0.04, biases zero."""
+    for child in module.modules():
+        if isinstance(child, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
+            nn.init.normal_(child.weight, std=INIT_STD, generator=generator)
+            if child.bias is not None:
+                nn.init.zeros_(cast(Tensor, child.bias))
+
+
+def _same_padding(size: int) -> tuple[int, int]:
+    """Padding before and after of a 3-wide window of stride 2 that covers ``size`` pixels."""
+    total = max(2 * (-(-size // 2) - 1) + 3 - size, 0)
+    return total // 2, total - total // 2

@@ -1,0 +1,224 @@
+"""The KPAC network, in stages with explicit state: encode, blocks, decode.
+
+Not for: tiling and caching of those stages (engine), weight files (weights).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from napari_kpac.errors import ConfigError
+from napari_kpac.network.block import BlockState, KPACBlock
+from napari_kpac.network.config import KPACConfig
+from napari_kpac.network.layers import (
+    ConcatConv,
+    StridedConv,
+    initialise,
+    lrelu,
+    same_conv,
+    upsampling_conv,
+)
+
+Modulate = Callable[[int, Tensor], Tensor]
+"""Takes the index of a block and its alpha, returns the alpha to use instead."""
+
+
+class Encoded(NamedTuple):
+    """What the encoder hands on."""
+
+    features: Tensor
+    """The bottleneck: at 1/4 (2 levels) or 1/8 (3 levels) of the image size."""
+    skips: tuple[Tensor, ...]
+    """Output of every level above the bottleneck, full resolution first."""
+
+
+class EncoderLevel(nn.Module):
+    """Two convolutions; the first one halves the size, except at level 0."""
+
+    def __init__(self, inputs: int, outputs: int, *, first: bool, symmetric: bool) -> None:
+        super().__init__()
+        self.enter = (
+            same_conv(inputs, outputs, 5)
+            if first
+            else StridedConv(inputs, outputs, symmetric=symmetric)
+        )
+        self.refine = same_conv(outputs, outputs, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the level."""
+        return lrelu(self.refine(lrelu(self.enter(x))))
+
+
+class DecoderLevel(nn.Module):
+    """Doubles the size, then convolves the concatenation with the encoder's skip."""
+
+    def __init__(self, inputs: int, outputs: int, skip: int) -> None:
+        super().__init__()
+        self.up = upsampling_conv(inputs, outputs)
+        self.merge = ConcatConv((outputs, skip), outputs, 3)
+
+    def upsample(self, x: Tensor) -> Tensor:
+        """Double the size of the level's input."""
+        return lrelu(self.up(x))
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        """Run the level."""
+        return lrelu(self.merge(self.upsample(x), skip))
+
+
+class OutputLevel(nn.Module):
+    """The last doubling and the 5x5 convolution to a colour residual, without activation."""
+
+    def __init__(self, inputs: int, skip: int) -> None:
+        super().__init__()
+        self.up = upsampling_conv(inputs, skip)
+        self.head = ConcatConv((skip, skip), 3, 5)
+
+    def upsample(self, x: Tensor) -> Tensor:
+        """Double the size of the level's input."""
+        return lrelu(self.up(x))
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        """Run the level."""
+        residual: Tensor = self.head(self.upsample(x), skip)
+        return residual
+
+
+class Encoder(nn.Module):
+    """Level 0 at full resolution; every further level halves the size."""
+
+    def __init__(self, config: KPACConfig) -> None:
+        super().__init__()
+        widths = (3 * config.views, *config.level_channels)
+        symmetric = config.stride_padding == "symmetric"
+        self.levels = nn.ModuleList(
+            EncoderLevel(a, b, first=index == 0, symmetric=symmetric)
+            for index, (a, b) in enumerate(zip(widths, widths[1:], strict=False))
+        )
+
+    def forward(self, x: Tensor) -> Encoded:
+        """Run all levels and keep their outputs."""
+        outputs = []
+        for level in self.levels:
+            x = level(x)
+            outputs.append(x)
+        return Encoded(outputs[-1], tuple(outputs[:-1]))
+
+
+class Decoder(nn.Module):
+    """From the concatenated bottleneck back to a residual in image space."""
+
+    def __init__(self, config: KPACConfig, parts: int) -> None:
+        super().__init__()
+        self.gather = ConcatConv([config.wide] * parts, config.wide, 3)
+        self.refine = same_conv(config.wide, config.wide, 3)
+        skips = config.level_channels[:-1]
+        inputs = config.wide
+        levels: list[nn.Module] = []
+        for skip in reversed(skips[1:]):
+            levels.append(DecoderLevel(inputs, skip, skip))
+            inputs = skip
+        self.levels = nn.ModuleList(levels)
+        self.output = OutputLevel(inputs, skips[0])
+
+    def enter(self, features: Sequence[Tensor]) -> Tensor:
+        """Aggregate the bottleneck: the encoder's features, then every block's output."""
+        return lrelu(self.refine(lrelu(self.gather(*features))))
+
+    def climb(self, x: Tensor, skips: Sequence[Tensor]) -> Tensor:
+        """Return to full resolution with the help of the skips."""
+        for level, skip in zip(self.levels, reversed(skips[1:]), strict=True):
+            x = level(x, skip)
+        residual: Tensor = self.output(x, skips[0])
+        return residual
+
+    def forward(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
+        """Run the decoder; the result is the residual to add to the image."""
+        return self.climb(self.enter(features), skips)
+
+
+class KPACNet(nn.Module):
+    """Encoder, KPAC blocks and decoder, with a global residual.
+
+    Images are (batch, 3, H, W) in [-1, 1], H and W multiples of ``config.multiple``.
+    """
+
+    def __init__(self, config: KPACConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.blocks = nn.ModuleList(KPACBlock(config) for _ in range(config.blocks))
+        self.decoder = Decoder(config, parts=1 + config.blocks)
+        self.card: Any = None
+        """Where the weights come from; set by whoever loads them, None for random ones."""
+
+    def join(self, image: Tensor | None, views: Sequence[Tensor] | None) -> tuple[Tensor, Tensor]:
+        """Sort out one image or a dual-pixel pair.
+
+        Returns the network's input and the image that the residual is added to: the
+        centre image, or the mean of the two views where there is none.
+        """
+        wanted = self.config.views
+        if wanted == 2:
+            if views is None or len(views) != 2:
+                raise ConfigError("this is a dual-pixel network: give views=(left, right)")
+            left, right = views
+            base = (left + right) / 2 if image is None else image
+            given = torch.cat((left, right), dim=1)
+        else:
+            if image is None or views is not None:
+                raise ConfigError("this network takes one image and no views")
+            base = given = image
+        for side in given.shape[-2:]:
+            if side % self.config.multiple:
+                raise ConfigError(
+                    f"image size {tuple(given.shape[-2:])} does not fit the network: "
+                    f"both sides must be multiples of {self.config.multiple}; pad the image"
+                )
+        return given, base
+
+    def encode(self, x: Tensor) -> Encoded:
+        """First stage: image(s) to bottleneck features and skips."""
+        encoded: Encoded = self.encoder(x)
+        return encoded
+
+    def step(self, index: int, x: Tensor, modulate: Modulate | None = None) -> BlockState:
+        """Second stage, once per block; ``modulate`` acts between alpha's birth and its use."""
+        block = self.blocks[index]
+        assert isinstance(block, KPACBlock)  # noqa: S101 - for the type checker
+        alpha, beta = block.alpha(x), block.beta(x)
+        if modulate is not None:
+            alpha = modulate(index, alpha)
+        branches = block.branches(x)
+        return BlockState(branches, alpha, beta, block.fuse(branches, alpha, beta))
+
+    def decode(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
+        """Third stage: bottleneck of encoder and blocks, and skips, to the residual."""
+        residual: Tensor = self.decoder(features, skips)
+        return residual
+
+    def forward(
+        self,
+        image: Tensor | None,
+        views: Sequence[Tensor] | None = None,
+        modulate: Modulate | None = None,
+    ) -> Tensor:
+        """Deblur: the plain composition of the stages, not clipped."""
+        x, base = self.join(image, views)
+        encoded = self.encode(x)
+        features = [encoded.features]
+        for index in range(self.config.blocks):
+            features.append(self.step(index, features[-1], modulate).fused)
+        return base + self.decode(features, encoded.skips)
+
+
+def build(config: KPACConfig | None = None, *, seed: int | None = None) -> KPACNet:
+    """Make an untrained network, initialised as the authors do (normal, std 0.04)."""
+    net = KPACNet(config or KPACConfig())
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    initialise(net, generator)
+    return net
