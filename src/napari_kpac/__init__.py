@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from napari_kpac.engine import Result as Result
+    from napari_kpac.engine import blur_map as blur_map
+    from napari_kpac.engine import deblur as deblur
     from napari_kpac.errors import KpacError as KpacError
     from napari_kpac.network import KPACConfig as KPACConfig
     from napari_kpac.network import KPACNet as KPACNet
@@ -22,12 +25,15 @@ _HOMES = {
     "KPACNet": "napari_kpac.network",
     "KpacError": "napari_kpac.errors",
     "ModelCard": "napari_kpac.weights",
+    "Result": "napari_kpac.engine",
+    "blur_map": "napari_kpac.engine",
     "build": "napari_kpac.network",
+    "deblur": "napari_kpac.engine",
     "load": "napari_kpac.weights",
     "models": "napari_kpac.weights",
 }
 
-__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604
+__all__ = [*sorted(_HOMES), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,3 +21,11 @@ class WeightsError(KpacError):
 
 class ModelNotFoundError(KpacError, LookupError):
     """No bundled or installed model has the name that was asked for."""
+
+
+class FileError(KpacError, OSError):
+    """A file cannot be read or written."""
+
+
+class ImageError(KpacError, ValueError):
+    """An image has a type, shape or content that cannot be processed."""

@@ -89,8 +89,7 @@ class DPDNet(nn.Module):
         super().__init__()
         inputs = (3 * views, *widths)
         self.down = nn.ModuleList(
-            DoubleConv(a, b, drop)
-            for a, b, drop in zip(inputs, widths, self.DROPOUT, strict=False)
+            DoubleConv(a, b, drop) for a, b, drop in zip(inputs, widths, self.DROPOUT, strict=False)
         )
         pairs = list(zip(reversed(widths[1:]), reversed(widths[:-1]), strict=True))
         self.up = nn.ModuleList(UpConv(deep, shallow) for deep, shallow in pairs)

@@ -5,6 +5,7 @@ Not for: what surrounds the blocks (net.py), or who changes alpha (engine).
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -34,9 +35,7 @@ class ScaleAttention(nn.Module):
     def __init__(self, config: KPACConfig) -> None:
         super().__init__()
         widths = (config.wide, *config.scale_widths)
-        self.hidden = nn.ModuleList(
-            same_conv(a, b, 5, dilation=2) for a, b in zip(widths, widths[1:], strict=False)
-        )
+        self.hidden = nn.ModuleList(same_conv(a, b, 5, dilation=2) for a, b in pairwise(widths))
         self.head = same_conv(widths[-1], len(config.dilations), 5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,7 +84,9 @@ class KPACBlock(nn.Module):
     def branch(self, index: int, x: Tensor) -> Tensor:
         """Run one of the atrous convolutions."""
         dilation = self.dilations[index]
-        weight = self.atrous[index % len(self.atrous)].weight
+        kernel = self.atrous[index % len(self.atrous)]
+        assert isinstance(kernel, nn.Conv2d)  # noqa: S101 - for the type checker
+        weight = kernel.weight
         padding = dilation * (weight.shape[-1] - 1) // 2
         return lrelu(F.conv2d(x, weight, None, padding=padding, dilation=dilation))
 

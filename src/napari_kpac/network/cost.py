@@ -53,7 +53,7 @@ class _Counter(TorchDispatchMode):
     """Sees every tensor operation and counts those that multiply and accumulate."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.macs = 0
         self.transposed_macs = 0
 

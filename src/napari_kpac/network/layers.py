@@ -6,7 +6,6 @@ Not for: whole networks, or anything that knows of KPAC.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +57,7 @@ class ConcatConv(nn.Conv2d):
         """Convolve part ``index`` with its slice of the kernel; part 0 carries the bias."""
         start = sum(self.parts[:index])
         weight = self.weight[:, start : start + self.parts[index]]
-        return F.conv2d(x, weight, self.bias if index == 0 else None, padding=self.padding)  # type: ignore[arg-type]
+        return F.conv2d(x, weight, self.bias if index == 0 else None, padding=self.padding)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Convolve the concatenation of the inputs."""
@@ -79,10 +78,10 @@ def initialise(module: nn.Module, generator: torch.Generator | None = None) -> N
         if isinstance(child, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
             nn.init.normal_(child.weight, std=INIT_STD, generator=generator)
             if child.bias is not None:
-                nn.init.zeros_(cast(Tensor, child.bias))
+                nn.init.zeros_(child.bias)
 
 
 def _same_padding(size: int) -> tuple[int, int]:
-    """Padding before and after of a 3-wide window of stride 2 that covers ``size`` pixels."""
+    """Pad before and after so that a 3-wide window of stride 2 covers ``size`` pixels."""
     total = max(2 * (-(-size // 2) - 1) + 3 - size, 0)
     return total // 2, total - total // 2

@@ -6,6 +6,7 @@ Not for: tiling and caching of those stages (engine), weight files (weights).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -97,7 +98,7 @@ class Encoder(nn.Module):
         symmetric = config.stride_padding == "symmetric"
         self.levels = nn.ModuleList(
             EncoderLevel(a, b, first=index == 0, symmetric=symmetric)
-            for index, (a, b) in enumerate(zip(widths, widths[1:], strict=False))
+            for index, (a, b) in enumerate(pairwise(widths))
         )
 
     def forward(self, x: Tensor) -> Encoded:

@@ -1,0 +1,50 @@
+# Needs Python 3.11 or newer and make; everything else is installed into .venv.
+# What is run is defined in tox.ini; these targets only run it in .venv.
+PYTHON ?= python3
+PYTHON := $(PYTHON)
+VENV := .venv
+BIN := $(VENV)/bin
+TOX := $(BIN)/tox run -q -q --current-env
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint types bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/installed-demo ## deblur an example picture (in napari, or into files without a display)
+	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ]; then PYTHON=$(PYTHON) tools/system_libraries.sh; fi
+	@$(BIN)/napari-kpac demo
+
+test: $(VENV)/installed-dev system ## lint, types, import contract, manifest, and the tests in real windows
+	@$(TOX) -e lint,types,manifest,tests
+
+test-all: $(VENV)/installed-dev system ## the same with the tests that take long
+	@$(TOX) -e lint,types,manifest,tests-all
+
+lint: $(VENV)/installed-dev ## style and import contract
+	@$(TOX) -e lint
+
+types: $(VENV)/installed-dev ## static types
+	@$(TOX) -e types
+
+clean: ## remove the environment and everything generated
+	rm -rf $(VENV) .tox demo-output dist site
+
+.PHONY: system
+system:
+	@PYTHON=$(PYTHON) tools/system_libraries.sh
+
+$(VENV)/bin/python:
+	@PYTHON=$(PYTHON) tools/system_libraries.sh venv
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed-demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q -e ".[all]"
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed-demo
+	$(BIN)/python -m pip install -q -e ".[all,dev]"
+	@touch $@

@@ -1,0 +1,53 @@
+"""The command ``napari-kpac``: finds the subcommand, turns errors into exit codes.
+
+Not for: the subcommands themselves, one module each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from napari_kpac.cli import demo, models, reproduce
+from napari_kpac.errors import KpacError
+
+COMMANDS = (demo, models, reproduce)
+FAILED = 1
+INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the parser of the whole command."""
+    root = argparse.ArgumentParser(
+        prog="napari-kpac",
+        description="Defocus deblurring with KPAC, from the terminal.",
+        epilog="'napari-kpac COMMAND --help' shows the options of a command and an example.",
+    )
+    root.add_argument("--version", action="store_true", help="print the version and stop")
+    commands = root.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        command.register(commands)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 done, 1 work failed, 2 mistake in the call."""
+    root = parser()
+    given = root.parse_args(arguments)
+    if given.version:
+        from napari_kpac import __version__
+
+        print(f"napari-kpac {__version__}")
+        return 0
+    if not hasattr(given, "run"):
+        root.print_help(sys.stderr)
+        return 2
+    try:
+        return int(given.run(given) or 0)
+    except KpacError as error:
+        print(f"napari-kpac: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("napari-kpac: interrupted; nothing half-written was left behind", file=sys.stderr)
+        return INTERRUPTED

@@ -1,0 +1,53 @@
+"""The figures that the paper prints, as data; always shown as the paper's, on its own data.
+
+Not for: anything that was measured here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """One row of one of the paper's tables; None where the paper prints nothing."""
+
+    label: str
+    psnr: float | None = None
+    ssim: float | None = None
+    lpips: float | None = None
+    parameters: float | None = None
+    """In millions."""
+    flops: float | None = None
+    """In billions, for an image of 1280x720."""
+    seconds: float | None = None
+    """On the authors' GPU, for an image of 1280x720."""
+
+
+WEIGHT_SHARING = (
+    PaperRow("without weight sharing", psnr=24.78, parameters=2.50),
+    PaperRow("with weight sharing", psnr=25.21, parameters=1.58),
+)
+
+ABLATION = (
+    PaperRow("residual baseline", psnr=24.59, parameters=2.26),
+    PaperRow("ACs", psnr=24.74, parameters=1.33),
+    PaperRow("ACs + shape", psnr=24.98, parameters=1.33),
+    PaperRow("ACs + scale", psnr=25.03, parameters=1.58),
+    PaperRow("ACs + scale + shape", psnr=25.21, parameters=1.58),
+)
+
+NUMBER_OF_BLOCKS = (
+    PaperRow("1 block", psnr=24.82, ssim=0.836, parameters=1.05),
+    PaperRow("2 blocks", psnr=25.21, ssim=0.842, parameters=1.58),
+    PaperRow("3 blocks", psnr=25.25, ssim=0.842, parameters=2.11),
+    PaperRow("4 blocks", psnr=25.14, ssim=0.841, parameters=2.64),
+)
+
+COMPARISON = (
+    PaperRow("DPDNet (single)", 24.42, 0.827, 0.277, 32.25, flops=1980, seconds=0.17),
+    PaperRow("DPDNet (dual)", 25.12, 0.850, 0.223, 32.25, flops=1983, seconds=0.17),
+    PaperRow("KPAC (2-level)", 25.24, 0.845, 0.229, 1.58, flops=358, seconds=0.09),
+    PaperRow("KPAC (3-level)", 25.24, 0.842, 0.225, 2.06, flops=197, seconds=0.07),
+    PaperRow("KPAC (dual)", 25.86, 0.859, 0.185, 2.06),
+)

@@ -1,0 +1,224 @@
+"""The authors' ``.npz`` weight files: their layout, read safely, as our networks.
+
+Not for: our own format (store.py). The authors' files are AGPL-3.0 and not part of this
+package; users bring their own.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from napari_kpac.errors import ConfigError, WeightsError
+from napari_kpac.network import KPACConfig, KPACNet
+from napari_kpac.weights.unpickle import FloatArray, read_array_list
+
+MAX_BYTES = 512 * 2**20
+ROOT = "deblur_net/"
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
+"""The ways in which zipfile reports damage, encryption and unknown compression."""
+
+
+class _Slot(NamedTuple):
+    """One parameter: its name in the authors' graph and in ours, and how to turn it."""
+
+    theirs: str
+    ours: str
+    turn: Callable[[Tensor], Tensor]
+
+
+def _kernel(array: Tensor) -> Tensor:
+    # [kh, kw, in, out] of a convolution and [kh, kw, out, in] of a transposed one both turn so.
+    return array.permute(3, 2, 0, 1)
+
+
+def _linear(array: Tensor) -> Tensor:
+    if array.shape[:2] != (1, 1):
+        raise WeightsError(f"a 1x1 convolution has a kernel of {tuple(array.shape[:2])}")
+    return array[0, 0].T
+
+
+def _as_is(array: Tensor) -> Tensor:
+    return array
+
+
+def slots(config: KPACConfig) -> list[_Slot]:
+    """List the parameters in the order in which the authors' graph creates them."""
+
+    def conv(scope: str, ours: str, kind: str = "conv2d") -> list[_Slot]:
+        return [
+            _Slot(f"{scope}/W_{kind}:0", f"{ours}.weight", _kernel),
+            _Slot(f"{scope}/b_{kind}:0", f"{ours}.bias", _as_is),
+        ]
+
+    def atrous(scope: str, ours: str) -> list[_Slot]:
+        return [
+            _Slot(f"{scope}/filter:0", f"{ours}.weight", _kernel),
+            _Slot(f"{scope}/b:0", f"{ours}.bias", _as_is),
+        ]
+
+    found: list[_Slot] = []
+    for level, scope in enumerate(("c0", "c2", "c3", "c4")[: config.levels + 1]):
+        found += conv(f"deblur/{scope}", f"encoder.levels.{level}.enter")
+        found += conv(f"deblur/{scope}_2", f"encoder.levels.{level}.refine")
+    for block in range(config.blocks):
+        ours = f"blocks.{block}"
+        found.append(_Slot(f"dc1/{block}/filter:0", f"{ours}.atrous.0.weight", _kernel))
+        for hidden in range(4):
+            found += atrous(f"sca_dc{hidden + 1}/{block}", f"{ours}.scale.hidden.{hidden}")
+        found += conv(f"sca_c2/{block}", f"{ours}.scale.head")
+        for scope, name in (("sha_c1", "squeeze"), ("sha_c2", "expand")):
+            weight, bias = conv(f"{scope}/{block}", f"{ours}.shape.{name}")
+            found += [weight._replace(turn=_linear), bias]
+        found += conv(f"cf/{block}", f"{ours}.fusion")
+    found += conv("deblur/cm_1", "decoder.gather")
+    found += conv("deblur/cm_2", "decoder.refine")
+    for level, scope in enumerate(("d0", "d1")[3 - config.levels :]):
+        found += conv(f"deblur/{scope}", f"decoder.levels.{level}.up", "deconv2d")
+        found += conv(f"deblur/{scope}_2", f"decoder.levels.{level}.merge")
+    found += conv("deblur/d2", "decoder.output.up", "deconv2d")
+    found += conv("deblur/d2_2", "decoder.output.head")
+    return [slot._replace(theirs=ROOT + slot.theirs) for slot in found]
+
+
+def read_authors(path: str | os.PathLike[str]) -> KPACNet:
+    """Load a network from an authors' file: arrays in order, or one array per name."""
+    path = Path(path)
+    try:
+        content = _read_archive(path)
+        if isinstance(content, Mapping):
+            config = _config(len(content), lambda _, name: _by_name(content, name))
+            arrays = [_by_name(content, slot.theirs) for slot in slots(config)]
+        else:
+            config = _config(len(content), lambda index, _: content[index])
+            arrays = list(content)
+        return _network(config, arrays)
+    except (WeightsError, ConfigError) as error:
+        raise WeightsError(f"{path}: {error}") from error
+
+
+def _network(config: KPACConfig, arrays: Sequence[FloatArray]) -> KPACNet:
+    with torch.device("meta"):
+        net = KPACNet(config)
+    expected = net.state_dict()
+    state: dict[str, Tensor] = {}
+    for slot, array in zip(slots(config), arrays, strict=True):
+        if slot.turn is not _as_is and array.ndim != 4:
+            raise WeightsError(f"{slot.theirs} has {array.ndim} axes, needs 4")
+        tensor = slot.turn(torch.from_numpy(array.astype(np.float32))).contiguous()
+        wanted = expected[slot.ours].shape
+        if tensor.shape != wanted:
+            raise WeightsError(
+                f"{slot.theirs} has shape {array.shape}; as {slot.ours} it must give "
+                f"{tuple(wanted)}. Is this a KPAC file?"
+            )
+        if not torch.isfinite(tensor).all():
+            raise WeightsError(f"{slot.theirs} holds NaN or infinite values")
+        state[slot.ours] = tensor
+    net.load_state_dict(state, assign=True)
+    return net.requires_grad_(False).eval()
+
+
+def _config(count: int, pick: Callable[[int, str], FloatArray]) -> KPACConfig:
+    """Infer the configuration from the number of arrays and from three of their shapes."""
+    for levels in (2, 3):
+        blocks, rest = divmod(count - 8 - 8 * levels, 17)
+        if blocks >= 1 and rest == 0:
+            break
+    else:
+        raise WeightsError(
+            f"{count} arrays; the authors' files have 58 (2-level) or 66 (3-level, dual)"
+        )
+    names = [slot.theirs for slot in slots(KPACConfig(levels=levels, blocks=blocks))]
+
+    def shape(name: str) -> tuple[int, ...]:
+        name = ROOT + name
+        found = pick(names.index(name), name).shape
+        if len(found) != 4:
+            raise WeightsError(f"{name} has shape {found}, needs four axes. Is this a KPAC file?")
+        return found
+
+    first, atrous = shape("deblur/c0/W_conv2d:0"), shape("dc1/0/filter:0")
+    if first[2] not in (3, 6):
+        raise WeightsError(f"the first convolution takes {first[2]} channels; 3 or 6 are known")
+    return KPACConfig(
+        levels=levels,
+        blocks=blocks,
+        kernel_size=atrous[0],
+        dilations=tuple(range(1, shape("sca_c2/0/W_conv2d:0")[3] + 1)),
+        channels=first[3],
+        shape_hidden=shape("sha_c1/0/W_conv2d:0")[3],
+        views=first[2] // 3,
+    )
+
+
+def _by_name(arrays: Mapping[str, FloatArray], name: str) -> FloatArray:
+    for key, array in arrays.items():
+        if key == name or key.endswith("/" + name):
+            return array
+    raise WeightsError(f"no array is called {name}. Is this a KPAC file?")
+
+
+def _read_archive(path: Path) -> list[FloatArray] | dict[str, FloatArray]:
+    if not path.is_file():
+        raise WeightsError("there is no such weight file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+            if sum(info.file_size for info in infos) > MAX_BYTES:
+                raise WeightsError(f"larger than {MAX_BYTES >> 20} MB unpacked; refused")
+            if [info.filename for info in infos] == ["params.npy"]:
+                return _read_npy_list(_member(archive, infos[0]))
+            return {
+                info.filename.removesuffix(".npy"): _read_npy(_member(archive, info))
+                for info in infos
+            }
+    except _DAMAGED as error:
+        raise WeightsError(f"not a readable .npz archive ({error})") from error
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> io.BytesIO:
+    with archive.open(info) as file:
+        data = file.read(info.file_size + 1)
+    if len(data) != info.file_size:
+        raise WeightsError(f"{info.filename} is not as long as the archive says")
+    return io.BytesIO(data)
+
+
+def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    reader = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if reader is None:
+        raise WeightsError(f"unknown version {version} of the .npy format")
+    shape, fortran, dtype = reader(file)
+    return shape, fortran, dtype
+
+
+def _read_npy_list(file: io.BytesIO) -> list[FloatArray]:
+    shape, _, dtype = _header(file)
+    if dtype != np.dtype("O") or len(shape) != 1:
+        raise WeightsError(f"'params' is a {dtype} array of shape {shape}, not a list of arrays")
+    return read_array_list(file.read())
+
+
+def _read_npy(file: io.BytesIO) -> FloatArray:
+    shape, fortran, dtype = _header(file)
+    if dtype.kind != "f":
+        raise WeightsError(f"an array of type {dtype}; floating point is needed")
+    data = file.read()
+    if len(data) != dtype.itemsize * int(np.prod(shape, dtype=object)):
+        raise WeightsError("an array does not have the bytes that its shape needs")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")

@@ -1,0 +1,171 @@
+"""Models by name: those that come with the package and those in the user's folder.
+
+Not for: the contents of weight files (store.py, authors.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from platformdirs import user_data_path
+
+from napari_kpac.errors import ModelNotFoundError, WeightsError
+from napari_kpac.files import replacing
+from napari_kpac.network import KPACConfig, KPACNet
+from napari_kpac.weights.authors import read_authors
+from napari_kpac.weights.card import ModelCard, check_name, tensors_sha256
+from napari_kpac.weights.store import SUFFIX, describe, read_network, save_network
+
+DEFAULT = "kpac-3level"
+ALIASES = {"default": DEFAULT}
+BUNDLED = Path(__file__).parent / "bundled"
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model in the catalogue."""
+
+    card: ModelCard
+    config: KPACConfig
+    path: Path
+    origin: Literal["bundled", "installed"]
+
+    @property
+    def name(self) -> str:
+        """The name that :func:`load` takes."""
+        return self.card.name
+
+    @property
+    def is_default(self) -> bool:
+        """Whether ``default`` means this model."""
+        return self.name == DEFAULT
+
+
+def user_folder() -> Path:
+    """Folder of the models that the user installed; ``NAPARI_KPAC_MODELS`` overrides it."""
+    override = os.environ.get("NAPARI_KPAC_MODELS")
+    return Path(override) if override else user_data_path("napari-kpac", False) / "models"
+
+
+def models() -> list[ModelEntry]:
+    """List all bundled and installed models; a file that cannot be read is passed over."""
+    return list(_entries())
+
+
+def find(name: str) -> ModelEntry:
+    """Look up a model by name or alias."""
+    wanted = ALIASES.get(name, name)
+    known = models()
+    for entry in known:
+        if entry.name == wanted:
+            return entry
+    raise ModelNotFoundError(
+        f"no model is called {name!r}; there are {', '.join(entry.name for entry in known)} "
+        "(and 'default'). A file is given by its path; 'napari-kpac models install FILE' "
+        "adds one to the list"
+    )
+
+
+def load(model: str | os.PathLike[str] = "default") -> KPACNet:
+    """Load a network, ready for inference on the CPU.
+
+    Parameters
+    ----------
+    model
+        A name from the catalogue (see :func:`models`), the path of a ``.safetensors``
+        model, or the path of an authors' ``.npz`` file.
+
+    Returns
+    -------
+    KPACNet
+        In evaluation mode, with ``card`` set.
+    """
+    text = os.fspath(model)
+    path = Path(text)
+    if path.suffix == ".npz":
+        return _imported(path, path.stem)
+    if path.suffix == SUFFIX or len(path.parts) > 1:
+        return read_network(path)
+    return read_network(find(text).path)
+
+
+def import_weights(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None
+) -> ModelCard:
+    """Convert an authors' ``.npz`` file into our format."""
+    target = Path(target)
+    if target.suffix != SUFFIX:
+        raise WeightsError(f"{target}: the name of a model file must end in {SUFFIX}")
+    net = _imported(Path(source), target.stem if name is None else check_name(name))
+    return save_network(net, target, net.card)
+
+
+def install(
+    source: str | os.PathLike[str], name: str | None = None, *, overwrite: bool = False
+) -> ModelEntry:
+    """Check a model file and copy it into the user's folder; ``.npz`` files are converted."""
+    source = Path(source)
+    net = load(source) if source.suffix == ".npz" else read_network(source)
+    card = net.card if name is None else replace(net.card, name=check_name(name))
+    if card.name in ALIASES or (BUNDLED / f"{card.name}{SUFFIX}").exists():
+        raise WeightsError(
+            f"{card.name!r} is the name of a bundled model; choose another with --name"
+        )
+    target = user_folder() / f"{card.name}{SUFFIX}"
+    if target.exists() and not overwrite:
+        raise WeightsError(
+            f"a model called {card.name!r} is installed already; remove it first, choose "
+            "another name, or ask to overwrite it"
+        )
+    if card == net.card and source.suffix == SUFFIX:
+        with replacing(target) as temporary:
+            shutil.copyfile(source, temporary)
+    else:
+        card = save_network(net, target, card)
+    return ModelEntry(card, net.config, target, "installed")
+
+
+def remove(name: str) -> Path:
+    """Delete an installed model; bundled ones stay."""
+    entry = find(name)
+    if entry.origin == "bundled":
+        raise WeightsError(f"{entry.name!r} came with the package and cannot be removed")
+    entry.path.unlink()
+    return entry.path
+
+
+def _entries() -> Iterator[ModelEntry]:
+    seen: set[str] = set()
+    origins: tuple[tuple[Path, Literal["bundled", "installed"]], ...] = (
+        (BUNDLED, "bundled"),
+        (user_folder(), "installed"),
+    )
+    for folder, origin in origins:
+        for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+            try:
+                config, card = describe(path)
+            except WeightsError:
+                continue
+            # The name in the catalogue is that of the file: two files cannot share it.
+            card = card if card.name == path.stem else replace(card, name=check_name(path.stem))
+            if card.name not in seen:
+                seen.add(card.name)
+                yield ModelEntry(card, config, path, origin)
+
+
+def _imported(path: Path, name: str) -> KPACNet:
+    net = read_authors(path)
+    net.card = ModelCard(
+        name=check_name(name),
+        summary=f"Imported from {path.name}",
+        licence="unknown; the authors' own files are AGPL-3.0",
+        status="imported",
+        training_data="see the source of the file",
+        sha256=tensors_sha256(net.state_dict()),
+    )
+    return net

@@ -1,0 +1,145 @@
+"""Our own weight files: safetensors with the configuration and the model card inside.
+
+Not for: the authors' files (authors.py), or where models are kept (catalogue.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from napari_kpac.errors import ConfigError, WeightsError
+from napari_kpac.files import replacing
+from napari_kpac.network import KPACConfig, KPACNet
+from napari_kpac.weights.card import ModelCard, tensors_sha256
+
+FORMAT = "napari-kpac"
+FORMAT_VERSION = 1
+SUFFIX = ".safetensors"
+
+
+class Description(NamedTuple):
+    """What a weight file says of itself, read without its tensors."""
+
+    config: KPACConfig
+    card: ModelCard
+
+
+def save_network(
+    net: KPACNet,
+    path: str | os.PathLike[str],
+    card: ModelCard,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> ModelCard:
+    """Write a network; returns the card as written, with the tensors' fingerprint.
+
+    ``dtype`` is the type on disk (float16 halves the size); networks load as float32.
+    """
+    tensors = {
+        name: tensor.detach().cpu().to(dtype).contiguous()
+        for name, tensor in net.state_dict().items()
+    }
+    _check_finite(tensors, "the network to be written")
+    card = replace(card, sha256=tensors_sha256(tensors))
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "config": json.dumps(net.config.to_dict()),
+        "card": json.dumps(card.to_dict()),
+    }
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata)
+    return card
+
+
+def describe(path: str | os.PathLike[str]) -> Description:
+    """Read configuration and card, not the tensors."""
+    with _opened(path) as file:
+        return _description(file, Path(path))
+
+
+def read_network(path: str | os.PathLike[str], *, verify: bool = True) -> KPACNet:
+    """Load a network; unless ``verify`` is off, the tensors must match the card's sha256."""
+    path = Path(path)
+    with _opened(path) as file:
+        config, card = _description(file, path)
+        with torch.device("meta"):
+            net = KPACNet(config)
+        _check_layout(file, net.state_dict(), path)
+        try:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise WeightsError(f"{path}: damaged weight file ({error})") from error
+    _check_finite(tensors, str(path))
+    if verify and tensors_sha256(tensors) != card.sha256:
+        raise WeightsError(
+            f"{path}: the weights do not match the fingerprint in their card; "
+            "the file was changed or damaged, get it again"
+        )
+    net.load_state_dict({name: t.float() for name, t in tensors.items()}, assign=True)
+    net.requires_grad_(False).eval()
+    net.card = card
+    return net
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"{path}: there is no such weight file")
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
+
+
+def _description(file: Any, path: Path) -> Description:
+    metadata = file.metadata() or {}
+    if metadata.get("format") != FORMAT:
+        raise WeightsError(
+            f"{path}: a safetensors file, but not a napari-kpac model (its metadata has no "
+            f"format = {FORMAT}); the authors' files are imported as .npz"
+        )
+    version = metadata.get("format_version", "")
+    if version != str(FORMAT_VERSION):
+        raise WeightsError(
+            f"{path}: format version {version[:20]!r}, this release reads {FORMAT_VERSION}; "
+            "install a newer napari-kpac"
+        )
+    try:
+        config = KPACConfig.from_dict(json.loads(metadata.get("config", "null")))
+        card = ModelCard.from_dict(json.loads(metadata.get("card", "null")))
+    except (ConfigError, WeightsError, ValueError, RecursionError) as error:
+        raise WeightsError(f"{path}: {error}") from error
+    return Description(config, card)
+
+
+def _check_layout(file: Any, expected: dict[str, Tensor], path: Path) -> None:
+    names = set(file.keys())
+    missing, extra = sorted(set(expected) - names), sorted(names - set(expected))
+    if missing or extra:
+        raise WeightsError(
+            f"{path}: the tensors do not fit the file's own configuration "
+            f"({len(missing)} missing, {len(extra)} too many, first: {(missing + extra)[0]})"
+        )
+    for name, tensor in expected.items():
+        item = file.get_slice(name)
+        shape = tuple(item.get_shape())
+        if shape != tuple(tensor.shape):
+            raise WeightsError(f"{path}: {name} has shape {shape}, needs {tuple(tensor.shape)}")
+        if item.get_dtype() not in ("F16", "BF16", "F32", "F64"):
+            raise WeightsError(f"{path}: {name} holds {item.get_dtype()}, not floating point")
+
+
+def _check_finite(tensors: dict[str, Tensor], where: str) -> None:
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise WeightsError(f"{where}: {name} holds NaN or infinite values")

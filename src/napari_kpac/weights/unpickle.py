@@ -1,0 +1,151 @@
+"""Reads pickled NumPy arrays as data: no pickle is ever executed.
+
+Not for: pickles in general. Whatever is not a plain floating-point array, or an array of
+such arrays, is refused.
+
+The pickle machine of the standard library calls whatever ``find_class`` hands to it.
+Here it is handed inert stand-ins, which record what a NumPy array would have been made
+of; the arrays are built afterwards, once sizes and types have been checked. So not even
+NumPy's own constructors can be driven by the file.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from napari_kpac.errors import WeightsError
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+class _Dtype:
+    """Stands for ``numpy.dtype``: keeps its code and byte order."""
+
+    def __init__(self, code: object, align: object = False, copy: object = False) -> None:
+        del align, copy
+        self.code = code
+        self.order = "="
+
+    def __setstate__(self, state: object) -> None:
+        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "=", "|"):
+            raise WeightsError("the pickle holds a damaged data type")
+        self.order = state[1]
+
+    def resolve(self) -> np.dtype[Any]:
+        """Make the real type, if it is floating point."""
+        if self.code not in ("f2", "f4", "f8", "O", "O8"):
+            raise WeightsError(f"the pickle holds an array of type {str(self.code)[:20]!r}")
+        return np.dtype(f"{self.order}{self.code}" if self.code[0] != "O" else "O")
+
+
+class _Array:
+    """Stands for an array: keeps shape, type and contents."""
+
+    def __init__(self) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: object) -> None:
+        if not isinstance(state, tuple) or len(state) != 5:
+            raise WeightsError("the pickle holds a damaged array")
+        self.state = state
+
+    def items(self) -> list[Any]:
+        """Return the contents of a 1-D object array."""
+        shape, dtype, _, content = self._parts()
+        if dtype != np.dtype("O") or len(shape) != 1 or not isinstance(content, list):
+            raise WeightsError("expected a one-dimensional array of arrays")
+        if len(content) != shape[0]:
+            raise WeightsError("the pickle holds a damaged array of arrays")
+        return content
+
+    def resolve(self) -> FloatArray:
+        """Build the real array, if it is floating point and its bytes are all there."""
+        shape, dtype, fortran, content = self._parts()
+        if dtype.kind != "f":
+            raise WeightsError("expected arrays of floating-point numbers")
+        raw = content.encode("latin1") if isinstance(content, str) else content
+        if not isinstance(raw, bytes) or len(raw) != dtype.itemsize * _product(shape):
+            raise WeightsError("an array in the pickle does not have the bytes its shape needs")
+        flat: FloatArray = np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="))
+        return flat.reshape(shape, order="F" if fortran else "C")
+
+    def _parts(self) -> tuple[tuple[int, ...], np.dtype[Any], bool, object]:
+        if self.state is None:
+            raise WeightsError("the pickle holds an array without contents")
+        _, shape, dtype, fortran, content = self.state
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        if len(sizes) > 8 or any(type(n) is not int or not 0 <= n < 2**31 for n in sizes):
+            raise WeightsError("an array in the pickle has a damaged shape")
+        if not isinstance(dtype, _Dtype):
+            raise WeightsError("an array in the pickle has a damaged data type")
+        return sizes, dtype.resolve(), bool(fortran), content
+
+
+class _ArrayType:
+    """Stands for the class ``numpy.ndarray``, which the file may name but not call."""
+
+
+_ARRAY_TYPE = _ArrayType()
+
+
+def _reconstruct(kind: object, shape: object, code: object) -> _Array:
+    del shape, code
+    if kind is not _ARRAY_TYPE:
+        raise WeightsError("the pickle builds something that is not a plain NumPy array")
+    return _Array()
+
+
+def _latin1(text: object, encoding: object = "latin1") -> bytes:
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise WeightsError("the pickle holds a damaged byte string")
+    return text.encode("latin1")
+
+
+_ADMITTED = {
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): _ARRAY_TYPE,
+    ("numpy", "dtype"): _Dtype,
+    ("_codecs", "encode"): _latin1,
+}
+
+
+class _Parser(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        try:
+            return _ADMITTED[module_name, global_name]
+        except KeyError:
+            raise WeightsError(
+                f"the pickle inside asks for {module_name}.{global_name}, which could run code; "
+                "only plain NumPy arrays are admitted, so the file was refused"
+            ) from None
+
+
+def read_array_list(data: bytes) -> list[FloatArray]:
+    """Read a pickled 1-D object array of floating-point arrays, by Python 2 or 3."""
+    try:
+        content = _Parser(io.BytesIO(data), encoding="latin1").load()
+    except WeightsError:
+        raise
+    except Exception as error:
+        # A damaged pickle can fail in any way the parser knows of; none of them is ours.
+        raise WeightsError(f"the pickle inside is damaged ({error})") from error
+    if not isinstance(content, _Array):
+        raise WeightsError(f"the pickle holds a {type(content).__name__}, not an array")
+    arrays = content.items()
+    for array in arrays:
+        if not isinstance(array, _Array):
+            raise WeightsError(f"the list holds a {type(array).__name__} where an array belongs")
+    return [array.resolve() for array in arrays]
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total

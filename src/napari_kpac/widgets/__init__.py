@@ -1,0 +1,4 @@
+"""Everything that is napari or Qt: thin windows over the engine.
+
+Not for: computing anything.
+"""

@@ -1,0 +1,24 @@
+"""What all tests share: where the optional golden data lies, and tiny networks."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(os.environ.get("NAPARI_KPAC_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    folder = SHARED / "golden"
+    if not folder.is_dir():
+        pytest.skip("the golden tensors of the authors' graph are not at hand")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_models(tmp_path, monkeypatch) -> Path:
+    """Keep every test away from the models that the user installed."""
+    folder = tmp_path / "own-models"
+    monkeypatch.setenv("NAPARI_KPAC_MODELS", str(folder))
+    return folder
