@@ -4,7 +4,7 @@ PYTHON ?= python3
 PYTHON := $(PYTHON)
 VENV := .venv
 BIN := $(VENV)/bin
-TOX := $(BIN)/tox run -q -q --current-env
+TOX := PATH="$(CURDIR)/$(BIN):$$PATH" tox run -q -q --current-env
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
