@@ -1,10 +1,10 @@
 # Needs Python 3.11 or newer and make; everything else is installed into .venv.
-# What is run is defined in tox.ini; these targets only run it in .venv.
+# What is checked is defined in tox.ini; these targets run those commands in .venv.
 PYTHON ?= python3
 PYTHON := $(PYTHON)
 VENV := .venv
 BIN := $(VENV)/bin
-TOX := PATH="$(CURDIR)/$(BIN):$$PATH" tox run -q -q --current-env
+CHECK := $(BIN)/python tools/checks.py
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -19,16 +19,16 @@ demo: $(VENV)/installed-demo ## deblur an example picture (in napari, or into fi
 	@$(BIN)/napari-kpac demo
 
 test: $(VENV)/installed-dev system ## lint, types, import contract, manifest, and the tests in real windows
-	@$(TOX) -e lint,types,manifest,tests
+	@$(CHECK) lint types manifest tests
 
 test-all: $(VENV)/installed-dev system ## the same with the tests that take long
-	@$(TOX) -e lint,types,manifest,tests-all
+	@$(CHECK) lint types manifest tests-all
 
 lint: $(VENV)/installed-dev ## style and import contract
-	@$(TOX) -e lint
+	@$(CHECK) lint
 
 types: $(VENV)/installed-dev ## static types
-	@$(TOX) -e types
+	@$(CHECK) types
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) .tox demo-output dist site
