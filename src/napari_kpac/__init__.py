@@ -9,27 +9,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from napari_kpac.engine import BlurMapOptions as BlurMapOptions
+    from napari_kpac.engine import DeblurOptions as DeblurOptions
+    from napari_kpac.engine import Modulation as Modulation
+    from napari_kpac.engine import Recipe as Recipe
     from napari_kpac.engine import Result as Result
+    from napari_kpac.engine import Session as Session
     from napari_kpac.engine import blur_map as blur_map
+    from napari_kpac.engine import blur_map_steps as blur_map_steps
     from napari_kpac.engine import deblur as deblur
+    from napari_kpac.engine import deblur_steps as deblur_steps
+    from napari_kpac.engine import devices as devices
+    from napari_kpac.engine import load_recipe as load_recipe
     from napari_kpac.errors import KpacError as KpacError
     from napari_kpac.network import KPACConfig as KPACConfig
     from napari_kpac.network import KPACNet as KPACNet
     from napari_kpac.network import build as build
+    from napari_kpac.progress import Progress as Progress
     from napari_kpac.weights import ModelCard as ModelCard
     from napari_kpac.weights import load as load
     from napari_kpac.weights import models as models
 
 _HOMES = {
+    "BlurMapOptions": "napari_kpac.engine",
+    "DeblurOptions": "napari_kpac.engine",
     "KPACConfig": "napari_kpac.network",
     "KPACNet": "napari_kpac.network",
     "KpacError": "napari_kpac.errors",
     "ModelCard": "napari_kpac.weights",
+    "Modulation": "napari_kpac.engine",
+    "Progress": "napari_kpac.progress",
+    "Recipe": "napari_kpac.engine",
     "Result": "napari_kpac.engine",
+    "Session": "napari_kpac.engine",
     "blur_map": "napari_kpac.engine",
+    "blur_map_steps": "napari_kpac.engine",
     "build": "napari_kpac.network",
     "deblur": "napari_kpac.engine",
+    "deblur_steps": "napari_kpac.engine",
+    "devices": "napari_kpac.engine",
     "load": "napari_kpac.weights",
+    "load_recipe": "napari_kpac.engine",
     "models": "napari_kpac.weights",
 }
 

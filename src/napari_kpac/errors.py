@@ -29,3 +29,15 @@ class FileError(KpacError, OSError):
 
 class ImageError(KpacError, ValueError):
     """An image has a type, shape or content that cannot be processed."""
+
+
+class DeviceError(KpacError, ValueError):
+    """A device does not exist here, or has too little memory."""
+
+
+class RecipeError(KpacError, ValueError):
+    """A recipe is damaged, or does not fit the image or the installed models."""
+
+
+class CancelledError(KpacError):
+    """Work was given up because something newer made it pointless."""

@@ -54,11 +54,9 @@ def loaded(config, params):
         put(f"blocks.{k}.fusion", f"cf.{k}")
     put("decoder.gather", "cm_1")
     put("decoder.refine", "cm_2")
-    for level, short in enumerate(("d0", "d1")[3 - config.levels :]):
+    for level, short in enumerate(("d0", "d1", "d2")[3 - config.levels :]):
         put(f"decoder.levels.{level}.up", short)
         put(f"decoder.levels.{level}.merge", f"{short}_2")
-    put("decoder.output.up", "d2")
-    put("decoder.output.head", "d2_2")
     net.load_state_dict(ours)
     return net
 

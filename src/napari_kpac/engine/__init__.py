@@ -3,6 +3,28 @@
 Not for: windows (widgets), terminals (cli), or the network's arithmetic (network).
 """
 
-from napari_kpac.engine.deblur import Result, blur_map, deblur
+from napari_kpac.engine.blur import BlurMap, blur_map, blur_map_steps
+from napari_kpac.engine.deblurring import deblur, deblur_steps
+from napari_kpac.engine.device import Device, devices
+from napari_kpac.engine.modulation import Modulation
+from napari_kpac.engine.options import BlurMapOptions, DeblurOptions
+from napari_kpac.engine.recipe import Recipe, load_recipe
+from napari_kpac.engine.result import Result
+from napari_kpac.engine.session import Session
 
-__all__ = ["Result", "blur_map", "deblur"]
+__all__ = [
+    "BlurMap",
+    "BlurMapOptions",
+    "DeblurOptions",
+    "Device",
+    "Modulation",
+    "Recipe",
+    "Result",
+    "Session",
+    "blur_map",
+    "blur_map_steps",
+    "deblur",
+    "deblur_steps",
+    "devices",
+    "load_recipe",
+]

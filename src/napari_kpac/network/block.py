@@ -99,9 +99,13 @@ class KPACBlock(nn.Module):
 
     def beta(self, x: Tensor) -> Tensor:
         """Shape attention; ones where the block has none."""
+        return self.beta_of_mean(x.mean(dim=(2, 3)))
+
+    def beta_of_mean(self, mean: Tensor) -> Tensor:
+        """Shape attention from the global mean (batch, channels) of the block's input."""
         if self.shape is None:
-            return x.new_ones(x.shape[0], self.fusion.parts[0])
-        beta: Tensor = self.shape(x.mean(dim=(2, 3)))
+            return mean.new_ones(mean.shape[0], self.fusion.parts[0])
+        beta: Tensor = self.shape(mean)
         return beta
 
     def weigh(self, index: int, branch: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:

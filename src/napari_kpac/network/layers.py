@@ -53,18 +53,49 @@ class ConcatConv(nn.Conv2d):
         super().__init__(sum(parts), outputs, size, padding=(size - 1) // 2)
         self.parts = tuple(parts)
 
-    def partial(self, index: int, x: Tensor) -> Tensor:
-        """Convolve part ``index`` with its slice of the kernel; part 0 carries the bias."""
+    def part_weight(self, index: int) -> Tensor:
+        """Return the slice of the kernel that sees part ``index``."""
         start = sum(self.parts[:index])
-        weight = self.weight[:, start : start + self.parts[index]]
-        return F.conv2d(x, weight, self.bias if index == 0 else None, padding=self.padding)
+        return self.weight[:, start : start + self.parts[index]]
+
+    def partial(self, index: int, x: Tensor, *, bias: bool = False) -> Tensor:
+        """Convolve part ``index`` alone, without the bias unless asked."""
+        given = self.bias if bias else None
+        return F.conv2d(x, self.part_weight(index), given, padding=self.padding)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Convolve the concatenation of the inputs."""
-        total = self.partial(0, inputs[0])
+        total = self.partial(0, inputs[0], bias=True)
         for index, x in enumerate(inputs[1:], start=1):
-            total = total + self.partial(index, x)
+            total = total.add_(self.partial(index, x))
         return total
+
+
+class ColourHead(ConcatConv):
+    """A :class:`ConcatConv` with so few outputs that a CPU evaluates it row by row of its kernel.
+
+    A convolution to three channels leaves most of a CPU's vector unit idle. So the rows of
+    the kernel become output channels of a kernel one row high, and their results are added
+    up, each shifted by its row: the same multiplications in half the time.
+    """
+
+    LANES = 8
+
+    def partial(self, index: int, x: Tensor, *, bias: bool = False) -> Tensor:
+        """Convolve part ``index`` alone, without the bias unless asked."""
+        if x.device.type != "cpu":
+            return super().partial(index, x, bias=bias)
+        weight = self.part_weight(index)
+        outputs, inputs, size, _ = weight.shape
+        rows = weight.transpose(1, 2).transpose(0, 1).reshape(size * outputs, inputs, 1, size)
+        idle = -len(rows) % self.LANES
+        rows = F.pad(rows, (0, 0, 0, 0, 0, 0, 0, idle))
+        half, height = (size - 1) // 2, x.shape[-2]
+        stacked = F.conv2d(x, rows, None, padding=half)
+        total = stacked[:, :outputs, :height].contiguous()
+        for row in range(1, size):
+            total = total.add_(stacked[:, row * outputs : (row + 1) * outputs, row : row + height])
+        return total.add_(self.bias[:, None, None]) if bias and self.bias is not None else total
 
 
 def upsampling_conv(inputs: int, outputs: int) -> nn.ConvTranspose2d:

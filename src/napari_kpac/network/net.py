@@ -16,6 +16,7 @@ from napari_kpac.errors import ConfigError
 from napari_kpac.network.block import BlockState, KPACBlock
 from napari_kpac.network.config import KPACConfig
 from napari_kpac.network.layers import (
+    ColourHead,
     ConcatConv,
     StridedConv,
     initialise,
@@ -55,38 +56,27 @@ class EncoderLevel(nn.Module):
 
 
 class DecoderLevel(nn.Module):
-    """Doubles the size, then convolves the concatenation with the encoder's skip."""
+    """Doubles the size, then convolves the concatenation with the encoder's skip.
 
-    def __init__(self, inputs: int, outputs: int, skip: int) -> None:
-        super().__init__()
-        self.up = upsampling_conv(inputs, outputs)
-        self.merge = ConcatConv((outputs, skip), outputs, 3)
+    Convolution is linear, so the half of it that sees only the skip stands by itself
+    (:meth:`skip_half`) and need not be repeated when only the bottleneck changes.
+    The last level gives a colour residual and has no activation.
+    """
 
-    def upsample(self, x: Tensor) -> Tensor:
-        """Double the size of the level's input."""
-        return lrelu(self.up(x))
-
-    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
-        """Run the level."""
-        return lrelu(self.merge(self.upsample(x), skip))
-
-
-class OutputLevel(nn.Module):
-    """The last doubling and the 5x5 convolution to a colour residual, without activation."""
-
-    def __init__(self, inputs: int, skip: int) -> None:
+    def __init__(self, inputs: int, skip: int, *, last: bool) -> None:
         super().__init__()
         self.up = upsampling_conv(inputs, skip)
-        self.head = ConcatConv((skip, skip), 3, 5)
+        self.merge = ColourHead((skip, skip), 3, 5) if last else ConcatConv((skip, skip), skip, 3)
+        self.last = last
 
-    def upsample(self, x: Tensor) -> Tensor:
-        """Double the size of the level's input."""
-        return lrelu(self.up(x))
+    def skip_half(self, skip: Tensor) -> Tensor:
+        """Convolve the encoder's skip alone."""
+        return self.merge.partial(1, skip)
 
-    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
-        """Run the level."""
-        residual: Tensor = self.head(self.upsample(x), skip)
-        return residual
+    def forward(self, x: Tensor, half: Tensor) -> Tensor:
+        """Run the level on its input and the other half of its sum."""
+        merged = self.merge.partial(0, lrelu(self.up(x)), bias=True).add_(half)
+        return merged if self.last else lrelu(merged)
 
 
 class Encoder(nn.Module):
@@ -117,29 +107,32 @@ class Decoder(nn.Module):
         super().__init__()
         self.gather = ConcatConv([config.wide] * parts, config.wide, 3)
         self.refine = same_conv(config.wide, config.wide, 3)
-        skips = config.level_channels[:-1]
-        inputs = config.wide
-        levels: list[nn.Module] = []
-        for skip in reversed(skips[1:]):
-            levels.append(DecoderLevel(inputs, skip, skip))
-            inputs = skip
-        self.levels = nn.ModuleList(levels)
-        self.output = OutputLevel(inputs, skips[0])
+        widths = config.level_channels[::-1]
+        self.levels = nn.ModuleList(
+            DecoderLevel(inputs, skip, last=index == config.levels - 1)
+            for index, (inputs, skip) in enumerate(pairwise(widths))
+        )
 
     def enter(self, features: Sequence[Tensor]) -> Tensor:
         """Aggregate the bottleneck: the encoder's features, then every block's output."""
         return lrelu(self.refine(lrelu(self.gather(*features))))
 
-    def climb(self, x: Tensor, skips: Sequence[Tensor]) -> Tensor:
-        """Return to full resolution with the help of the skips."""
-        for level, skip in zip(self.levels, reversed(skips[1:]), strict=True):
-            x = level(x, skip)
-        residual: Tensor = self.output(x, skips[0])
-        return residual
+    def skip_half(self, level: int, skip: Tensor) -> Tensor:
+        """Convolve the skip of an encoder level (0 = full resolution) for its use on the way up."""
+        decoder = self.levels[len(self.levels) - 1 - level]
+        assert isinstance(decoder, DecoderLevel)  # noqa: S101 - for the type checker
+        return decoder.skip_half(skip)
+
+    def climb(self, x: Tensor, halves: Sequence[Tensor]) -> Tensor:
+        """Return to full resolution with the help of the skips' halves, full resolution first."""
+        for level, half in zip(self.levels, reversed(halves), strict=True):
+            x = level(x, half)
+        return x
 
     def forward(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
         """Run the decoder; the result is the residual to add to the image."""
-        return self.climb(self.enter(features), skips)
+        halves = [self.skip_half(level, skip) for level, skip in enumerate(skips)]
+        return self.climb(self.enter(features), halves)
 
 
 class KPACNet(nn.Module):

@@ -83,11 +83,9 @@ def slots(config: KPACConfig) -> list[_Slot]:
         found += conv(f"cf/{block}", f"{ours}.fusion")
     found += conv("deblur/cm_1", "decoder.gather")
     found += conv("deblur/cm_2", "decoder.refine")
-    for level, scope in enumerate(("d0", "d1")[3 - config.levels :]):
+    for level, scope in enumerate(("d0", "d1", "d2")[3 - config.levels :]):
         found += conv(f"deblur/{scope}", f"decoder.levels.{level}.up", "deconv2d")
         found += conv(f"deblur/{scope}_2", f"decoder.levels.{level}.merge")
-    found += conv("deblur/d2", "decoder.output.up", "deconv2d")
-    found += conv("deblur/d2_2", "decoder.output.head")
     return [slot._replace(theirs=ROOT + slot.theirs) for slot in found]
 
 

@@ -1,0 +1,223 @@
+"""How a person steers the network: gains, overrides, labels, strength.
+
+Not for: running it (staged.py, session.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from napari_kpac.errors import ConfigError
+from napari_kpac.network import KPACConfig
+
+MOST_GAIN = 100.0
+Gains = Sequence[float] | Sequence[Sequence[float]] | npt.NDArray[Any]
+Override = float | npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Modulation:
+    """Changes to alpha, the per-pixel weight of every dilation, and to the result's strength.
+
+    Parameters
+    ----------
+    gains
+        Factor of every alpha: one row for all blocks, or one row per block. None: all 1.
+    override
+        Alphas to replace before the gains act: ``{(block, i): value}`` with block and i as
+        in the paper, counted from 1; the value is a number or a map of the image's size.
+    labels
+        An integer image of the same height and width.
+    label_gains
+        ``{label: gains}``: inside that label these gains stand in for ``gains``.
+    strength
+        Factor of the residual: 0 gives the input, 1 the network's result.
+    """
+
+    gains: Gains | None = None
+    override: Mapping[tuple[int, int], Override] = field(default_factory=dict)
+    labels: npt.NDArray[Any] | None = None
+    label_gains: Mapping[int, Gains] = field(default_factory=dict)
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.gains is not None:
+            _gain_array(self.gains, "gains")
+        strength = self.strength
+        if not isinstance(strength, int | float | np.number) or not abs(strength) <= MOST_GAIN:
+            raise ConfigError(f"strength={strength!r}: must be a number from 0 to {MOST_GAIN:g}")
+        for label, gains in self.label_gains.items():
+            _gain_array(gains, f"label_gains[{label}]")
+        if self.label_gains and self.labels is None:
+            raise ConfigError("label_gains need a label image: give labels=")
+        if self.labels is not None:
+            labels = np.asarray(self.labels)
+            if labels.ndim != 2 or labels.dtype.kind not in "uib":
+                raise ConfigError(
+                    f"labels must be an integer image of height and width, got {labels.dtype} "
+                    f"of shape {labels.shape}"
+                )
+        for (block, index), value in self.override.items():
+            values = np.asarray(value, dtype=np.float64)
+            if values.ndim not in (0, 2) or not np.isfinite(values).all():
+                raise ConfigError(
+                    f"override[{block}, {index}]: must be a finite number or a map of the image"
+                )
+
+    @property
+    def is_neutral(self) -> bool:
+        """Whether alpha is left as it is (the strength may differ from 1)."""
+        return (
+            (self.gains is None or bool((np.asarray(self.gains) == 1).all()))
+            and not self.override
+            and not self.label_gains
+        )
+
+    def check(self, config: KPACConfig, size: tuple[int, int]) -> None:
+        """Raise unless this fits a network and a picture."""
+        shape = (config.blocks, len(config.dilations))
+        for name, gains in [("gains", self.gains), *self.label_gains.items()]:
+            if gains is not None and np.shape(gains) not in (shape, shape[1:]):
+                raise ConfigError(
+                    f"{name if name == 'gains' else f'label_gains[{name}]'} has shape "
+                    f"{np.shape(gains)}; this network has {shape[0]} block(s) of {shape[1]} "
+                    f"dilations, so {shape[1:]} or {shape} is needed"
+                )
+        if self.labels is not None and np.shape(self.labels) != size:
+            raise ConfigError(f"labels have shape {np.shape(self.labels)}, the picture has {size}")
+        for (block, index), value in self.override.items():
+            if not (1 <= block <= shape[0] and 1 <= index <= shape[1]):
+                raise ConfigError(
+                    f"override[{block}, {index}]: blocks are 1..{shape[0]}, alphas 1..{shape[1]}"
+                )
+            if np.ndim(value) and np.shape(value) != size:
+                raise ConfigError(
+                    f"override[{block}, {index}] has shape {np.shape(value)}, the picture {size}"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class BlockModulation:
+    """What a modulation means for one block of one picture, at bottleneck resolution."""
+
+    gains: npt.NDArray[np.float64]
+    """One factor per dilation."""
+    gain_maps: Tensor | None
+    """(1, dilations, h, w): factors per cell, in place of ``gains``; None where uniform."""
+    override: Mapping[int, float | Tensor]
+    """By index (from 0): what alpha is before the gains; maps are (h, w)."""
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it only multiplies each branch by one number."""
+        return self.gain_maps is None and not self.override
+
+    def apply(self, alpha: Tensor) -> Tensor:
+        """Return the alpha to use: overridden, then multiplied by the gains."""
+        if self.override:
+            alpha = alpha.clone()
+            for index, value in self.override.items():
+                alpha[:, index] = value.to(alpha) if isinstance(value, Tensor) else value
+        if self.gain_maps is not None:
+            return alpha * self.gain_maps.to(alpha)
+        if (self.gains == 1).all():
+            return alpha
+        return alpha * torch.as_tensor(self.gains).to(alpha)[:, None, None]
+
+    def same_as(self, other: BlockModulation) -> bool:
+        """Whether both give the same alpha."""
+        return (
+            np.array_equal(self.gains, other.gains)
+            and _same(self.gain_maps, other.gain_maps)
+            and self.override.keys() == other.override.keys()
+            and all(_same(value, other.override[key]) for key, value in self.override.items())
+        )
+
+
+def block_modulations(
+    modulation: Modulation, config: KPACConfig, padded: tuple[int, int]
+) -> list[BlockModulation]:
+    """Bring a modulation down to the bottleneck: one record per block.
+
+    A cell takes the mean over the pixels it stands for; padding repeats the border.
+    """
+    rows = [_rows(modulation.gains, config)[block] for block in range(config.blocks)]
+    found = []
+    for block, gains in enumerate(rows):
+        override: dict[int, float | Tensor] = {}
+        for (where, index), value in modulation.override.items():
+            if where == block + 1:
+                override[index - 1] = (
+                    _to_cells(np.asarray(value, np.float64), padded, config.multiple)
+                    if np.ndim(value)
+                    else float(value)
+                )
+        maps = _gain_maps(modulation, gains, block, config, padded)
+        found.append(BlockModulation(gains, maps, override))
+    return found
+
+
+def _gain_maps(
+    modulation: Modulation,
+    gains: npt.NDArray[np.float64],
+    block: int,
+    config: KPACConfig,
+    padded: tuple[int, int],
+) -> Tensor | None:
+    if modulation.labels is None:
+        return None
+    labels = np.asarray(modulation.labels)
+    chosen = {
+        label: _rows(own, config)[block]
+        for label, own in modulation.label_gains.items()
+        if not np.array_equal(_rows(own, config)[block], gains)
+    }
+    inside = {label: labels == label for label in chosen}
+    if not any(mask.any() for mask in inside.values()):
+        return None
+    share = {
+        label: _to_cells(mask.astype(np.float64), padded, config.multiple)
+        for label, mask in inside.items()
+    }
+    rest = 1 - torch.stack(list(share.values())).sum(dim=0)
+    maps = torch.as_tensor(gains)[:, None, None] * rest
+    for label, own in chosen.items():
+        maps = maps + torch.as_tensor(own)[:, None, None] * share[label]
+    return maps[None]
+
+
+def _to_cells(values: npt.NDArray[np.float64], padded: tuple[int, int], cell: int) -> Tensor:
+    height, width = values.shape
+    whole = np.pad(values, ((0, padded[0] - height), (0, padded[1] - width)), mode="edge")
+    return F.avg_pool2d(torch.from_numpy(whole)[None, None], cell)[0, 0]
+
+
+def _rows(gains: Gains | None, config: KPACConfig) -> npt.NDArray[np.float64]:
+    shape = (config.blocks, len(config.dilations))
+    return np.broadcast_to(1.0 if gains is None else np.asarray(gains, np.float64), shape).copy()
+
+
+def _gain_array(gains: Gains, name: str) -> None:
+    try:
+        values = np.asarray(gains, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{name}={gains!r}: must be numbers, one row or one per block") from error
+    if values.ndim not in (1, 2) or not (np.abs(values) <= MOST_GAIN).all():
+        raise ConfigError(
+            f"{name}={gains!r}: must be one row of finite numbers up to {MOST_GAIN:g}, or one "
+            "row per block"
+        )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.equal(a, b)
+    return not isinstance(a, Tensor) and not isinstance(b, Tensor) and a == b

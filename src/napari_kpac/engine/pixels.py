@@ -1,0 +1,288 @@
+"""Pixel values: what range maps to the network's [-1, 1], and back without loss.
+
+Not for: axes (arrays.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from scipy.ndimage import distance_transform_edt
+from torch import Tensor
+from torch.nn import functional as F
+
+from napari_kpac.engine.arrays import Array, Layout, read_plane
+from napari_kpac.errors import ConfigError, ImageError
+
+RangeName = Literal["auto", "dtype", "unit", "percentile"]
+RangeRule = RangeName | tuple[float, float]
+
+LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
+MOST_SAMPLES = 4_000_000
+
+
+@dataclass(frozen=True)
+class PixelRange:
+    """The values that the network sees as black and as white."""
+
+    low: float
+    high: float
+    rule: str
+    """Which rule gave them."""
+
+    @property
+    def half(self) -> float:
+        """Half the width: one unit of the network in pixel values."""
+        return (self.high - self.low) / 2
+
+
+class Rect(NamedTuple):
+    """A rectangle of pixels, ends excluded."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def height(self) -> int:
+        """Number of rows."""
+        return self.bottom - self.top
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.right - self.left
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """For indexing arrays: rows and columns."""
+        return slice(self.top, self.bottom), slice(self.left, self.right)
+
+    def grown(self, by: int, height: int, width: int) -> Rect:
+        """Grow on all sides, but not beyond an image of that size."""
+        return Rect(
+            max(self.top - by, 0),
+            min(self.bottom + by, height),
+            max(self.left - by, 0),
+            min(self.right + by, width),
+        )
+
+    def clipped(self, height: int, width: int) -> Rect:
+        """Cut off what lies beyond an image of that size."""
+        return Rect(self.top, min(self.bottom, height), self.left, min(self.right, width))
+
+    def inside(self, outer: Rect) -> Rect:
+        """Return the same rectangle in coordinates of ``outer``."""
+        return Rect(
+            self.top - outer.top,
+            self.bottom - outer.top,
+            self.left - outer.left,
+            self.right - outer.left,
+        )
+
+    def divided(self, by: int) -> Rect:
+        """Return the rectangle of cells of that side; all edges must be multiples."""
+        return Rect(*(edge // by for edge in self))
+
+
+def check_range(rule: Any) -> RangeRule:
+    """Return a valid rule, or raise."""
+    if isinstance(rule, str):
+        if rule in get_args(RangeName):
+            return rule  # type: ignore[return-value]
+    elif isinstance(rule, Iterable):
+        values = tuple(rule)
+        if len(values) == 2 and all(isinstance(v, int | float | np.number) for v in values):
+            low, high = map(float, values)
+            if np.isfinite((low, high)).all() and low < high:
+                return low, high
+    raise ConfigError(
+        f"range={rule!r}: must be {', '.join(get_args(RangeName))}, or two numbers (low, high)"
+    )
+
+
+def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> PixelRange:
+    """Apply a rule to the data.
+
+    ==============  ====================================================================
+    rule            black and white
+    ==============  ====================================================================
+    ``dtype``       the smallest and largest integer of the dtype; 0 and 1 for floats
+    ``unit``        0 and 1
+    ``percentile``  the 0.1 and 99.9 percentiles of the whole stack (of an even sample of
+                    it, where it has more than 4 million pixels)
+    two numbers     those, for example the contrast limits of a napari layer
+    ``auto``        8-bit integers: ``dtype``; floats that all lie within 0..1: ``unit``;
+                    everything else: ``percentile``
+    ==============  ====================================================================
+    """
+    if not isinstance(rule, str):
+        return PixelRange(rule[0], rule[1], "given")
+    dtype = layout.dtype
+    if rule == "dtype" or (rule == "auto" and dtype.kind in "ui" and dtype.itemsize == 1):
+        if dtype.kind == "f":
+            return PixelRange(0.0, 1.0, "dtype")
+        info = np.iinfo(dtype)
+        return PixelRange(float(info.min), float(info.max), "dtype")
+    if rule == "unit":
+        return PixelRange(0.0, 1.0, "unit")
+    sample = _sample(layout, arrays)
+    if not sample.size:
+        return PixelRange(0.0, 1.0, "unit")
+    if rule == "auto" and dtype.kind == "f" and sample.min() >= 0 and sample.max() <= 1:
+        return PixelRange(0.0, 1.0, "unit")
+    low, high = (float(v) for v in np.percentile(sample, (LOW_PERCENTILE, HIGH_PERCENTILE)))
+    if not high - low > 1e-12 * max(abs(low), abs(high)) or not np.isfinite(high - low):
+        # A constant picture, or one whose width overflows: any range around it will do.
+        width = max(1.0, abs(low) * 1e-6)
+        low, high = low - width / 2, low + width / 2
+    return PixelRange(low, high, "percentile")
+
+
+def _sample(layout: Layout, arrays: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    found = []
+    for array in arrays:
+        planes = list(layout.planes())
+        each = max(1, MOST_SAMPLES // len(planes))
+        for plane in planes:
+            values = read_plane(array, plane)
+            height, width = values.shape[:2]
+            step = max(1, int(np.ceil(np.sqrt(height * width / each))))
+            part = values[::step, ::step].astype(np.float64).ravel()
+            found.append(part[np.isfinite(part)])
+    return np.concatenate(found)
+
+
+class PlaneReader:
+    """Hands out rectangles of one picture (or dual-pixel pair) in network values.
+
+    Coordinates are those of the padded picture: both sides rounded up to a multiple, the
+    border continued by reflection (by its last pixel, where the picture is too small).
+    """
+
+    def __init__(
+        self,
+        base: Array | None,
+        views: tuple[Array, Array] | None,
+        pixel_range: PixelRange,
+        multiple: int,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.base = base
+        self.views = views
+        self.range = pixel_range
+        self.dtype = dtype
+        first = base if base is not None else views[0]  # type: ignore[index]
+        self.height, self.width, self.channels = first.shape
+        self.padded = (
+            self.height + -self.height % multiple,
+            self.width + -self.width % multiple,
+        )
+        given = (base,) if views is None else views
+        self._filled = [_fill_gaps(picture) for picture in given if picture is not None]
+
+    def read(self, rect: Rect) -> Tensor:
+        """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
+        rows = _continued(rect.top, rect.bottom, self.height, self.padded[0])
+        columns = _continued(rect.left, rect.right, self.width, self.padded[1])
+        parts = [self._normalised(picture, rows, columns) for picture in self._filled]
+        return torch.cat(parts, dim=1).contiguous(memory_format=torch.channels_last)
+
+    def restore(self, rect: Rect, residual: Tensor, out_dtype: np.dtype[Any]) -> Array:
+        """Add a residual (1, 3, h, w), already scaled, to the pixels of a rectangle.
+
+        The rectangle lies within the picture. Values outside the range pass unharmed, NaN
+        stays NaN, integers are rounded and kept within their type.
+        """
+        # Single precision is exact for integers of up to 16 bits, and faster.
+        small = out_dtype.kind in "ui" and out_dtype.itemsize <= 2
+        exact = np.dtype(np.float32 if small else np.float64)
+        change: Array = residual[0].permute(1, 2, 0).numpy().astype(exact)
+        change *= self.range.half
+        if self.channels == 1:
+            change = change.mean(axis=-1, keepdims=True)
+        pixels: Array = self._base(rect, exact) + change
+        if out_dtype.kind in "ui":
+            info = np.iinfo(out_dtype)
+            return _to_integers(pixels, info, out_dtype)
+        with np.errstate(over="ignore"):
+            floats: Array = pixels.astype(out_dtype)
+        return floats
+
+    def _base(self, rect: Rect, dtype: np.dtype[Any]) -> Array:
+        if self.base is not None:
+            return self.base[rect.slices].astype(dtype)
+        assert self.views is not None  # noqa: S101 - the constructor saw to it
+        left, right = (view[rect.slices].astype(dtype) for view in self.views)
+        return left + (right - left) / 2
+
+    def _normalised(self, picture: Array, rows: Array, columns: Array) -> Tensor:
+        part = picture[_as_slice(rows), :][:, _as_slice(columns)]
+        wide = torch.float32 if self.dtype == torch.float32 and part.dtype.itemsize < 4 else None
+        values = torch.from_numpy(
+            np.ascontiguousarray(part, dtype=np.float32 if wide else np.float64)
+        )
+        values = ((values - self.range.low) / self.range.half - 1).to(self.dtype)
+        return values.permute(2, 0, 1)[None].expand(1, 3, -1, -1)
+
+
+def _to_integers(pixels: Array, info: Any, dtype: np.dtype[Any]) -> Array:
+    rounded = np.rint(pixels)
+    limited = np.clip(rounded, info.min, info.max)
+    result = limited.astype(dtype)
+    if dtype.itemsize == 8:
+        # The largest 64-bit integers are not floating-point numbers: no overflow by rounding.
+        result[rounded >= float(info.max)] = info.max
+    return result
+
+
+def enlarged(picture: Array, factor: int) -> Array:
+    """Enlarge a picture (H, W, channels) by a whole factor, bicubic, in floating point."""
+    if factor == 1:
+        return picture
+    kind = np.float64 if picture.dtype.itemsize > 4 else np.float32
+    tensor = torch.from_numpy(_fill_gaps(picture).astype(kind)).permute(2, 0, 1)[None]
+    larger = F.interpolate(tensor, scale_factor=float(factor), mode="bicubic", align_corners=False)
+    return larger[0].permute(1, 2, 0).numpy()
+
+
+def _fill_gaps(picture: Array) -> Array:
+    """Replace pixels that are not finite by their nearest finite neighbour."""
+    if picture.dtype.kind != "f":
+        return picture
+    gaps = ~np.isfinite(picture).all(axis=-1)
+    if not gaps.any():
+        return picture
+    if gaps.all():
+        return np.zeros_like(picture)
+    nearest = distance_transform_edt(gaps, return_distances=False, return_indices=True)
+    filled: Array = picture[tuple(nearest)]
+    return filled
+
+
+def _continued(start: int, stop: int, size: int, padded: int) -> Array:
+    """Return indices that continue 0..size-1 by reflection, or by the edge where too short."""
+    index = np.arange(start, stop)
+    reflects = padded - size < size
+    return np.where(index < size, index, 2 * (size - 1) - index if reflects else size - 1)
+
+
+def _as_slice(index: Array) -> Any:
+    """Turn consecutive indices into a slice, which makes a view instead of a copy."""
+    if index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index
+
+
+def check_views(views: Any, layout: Layout) -> None:
+    """Raise unless a dual-pixel view has the shape of the rest."""
+    shape = tuple(views.shape)
+    if shape != layout.shape:
+        raise ImageError(
+            f"the views and the image must have the same shape: {shape} is not {layout.shape}"
+        )

@@ -1,0 +1,222 @@
+"""How a picture is cut up so that it fits into the memory it is given.
+
+Only the encoder and the decoder are cut into tiles; the bottleneck is held whole, so the
+result does not depend on the plan. Not for: carrying the plan out (staged.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from napari_kpac.engine.pixels import Rect
+from napari_kpac.errors import ConfigError, DeviceError
+from napari_kpac.network import KPACConfig
+
+Tile = int | Literal["auto"] | None
+Memory = int | str | None
+
+SHARE_OF_FREE = 0.6
+SMALLEST_TILE = 64
+TILES = (2048, 1536, 1024, 768, 512, 384, 256, 128, SMALLEST_TILE)
+COMFORTABLE_TILE = 512
+"""Below this side the overlap of tiles costs more than keeping the skips saves."""
+
+# Bytes at a time, in units of one full-resolution feature map (channels * item size), as
+# measured with `napari-kpac bench`: what a pass over a tile needs besides what is kept.
+_PER_PIXEL_ENCODE = 3.3
+_PER_PIXEL_DECODE = 4.4
+_OVERHEAD = 100 * 2**20
+
+_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A decision on tiles and on what is kept."""
+
+    height: int
+    width: int
+    """Of the padded picture."""
+    tile: int
+    """Side of a tile; at least as large as the picture where nothing is cut."""
+    kept_skips: tuple[int, ...]
+    """Levels whose skips are kept between encoding and decoding; others are recomputed."""
+    band: int
+    """Rows of the bottleneck that the blocks process at a time."""
+    scratch: bool
+    """Whether the bottleneck lies in a memory-mapped file."""
+    budget: int
+    """Bytes that the plan was made for."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the picture is processed in one piece."""
+        return self.tile >= max(self.height, self.width)
+
+    def tiles(self) -> Iterator[Rect]:
+        """Iterate over the tiles, row by row."""
+        for top in range(0, self.height, self.tile):
+            for left in range(0, self.width, self.tile):
+                yield Rect(
+                    top,
+                    min(top + self.tile, self.height),
+                    left,
+                    min(left + self.tile, self.width),
+                )
+
+    @property
+    def tile_count(self) -> int:
+        """Number of tiles."""
+        return -(-self.height // self.tile) * -(-self.width // self.tile)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that a picture takes: every tile twice, and the blocks."""
+        return 2 * self.tile_count + 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for the record."""
+        return {**asdict(self), "kept_skips": list(self.kept_skips)}
+
+    def smaller(self, config: KPACConfig) -> Plan:
+        """Return a plan that needs less memory, or raise where there is none."""
+        if self.kept_skips and not self.is_whole:
+            return replace(self, kept_skips=())
+        side = min(self.tile, max(self.height, self.width)) // 2
+        tile = max(side - side % config.multiple, config.multiple)
+        if side < SMALLEST_TILE:
+            raise DeviceError(
+                f"out of memory even with tiles of {self.tile} pixels; close other programs, "
+                "choose another device, or process a part of the picture"
+            )
+        return replace(self, tile=tile, kept_skips=(), band=max(8, self.band // 2))
+
+
+def parse_memory(memory: Memory, free: int) -> int:
+    """Return a budget in bytes: a number, a text like ``4 GB``, or a safe share of what is free."""
+    if memory is None:
+        return int(free * SHARE_OF_FREE)
+    if isinstance(memory, str):
+        match = _SIZE.fullmatch(memory)
+        if match:
+            power = "kmgt".find(match[2].lower()) + 1 if match[2] else 0
+            memory = int(float(match[1]) * 1000**power)
+    if isinstance(memory, bool) or not isinstance(memory, int) or memory <= 0:
+        raise ConfigError(f"memory={memory!r}: give a number of bytes or a text like '4 GB'")
+    return memory
+
+
+def check_tile(tile: Any) -> Tile:
+    """Return a valid tile option, or raise."""
+    if tile is None or tile == "auto":
+        return tile  # type: ignore[no-any-return]
+    if isinstance(tile, bool) or not isinstance(tile, int) or not 8 <= tile <= 1_000_000:
+        raise ConfigError(f"tile={tile!r}: must be 'auto', None (untiled) or a side of 8 or more")
+    return tile
+
+
+def make_plan(
+    padded: tuple[int, int],
+    config: KPACConfig,
+    *,
+    tile: Tile = "auto",
+    budget: int,
+    item_size: int = 4,
+    kept_skips: tuple[int, ...] | None = None,
+) -> Plan:
+    """Choose tiles and what to keep for a picture and a budget.
+
+    The largest tile is taken with which everything fits; skips are kept, shallow levels
+    given up first, as long as that leaves room for a tile of comfortable size.
+    """
+    height, width = padded
+    cost = _Cost(config, height * width, item_size)
+    every = tuple(range(config.levels))
+    band_limit = max(8, int(0.25 * budget / cost.per_band_row(width)))
+    band = min(height // config.multiple, band_limit)
+    common = {"height": height, "width": width, "band": band, "budget": budget}
+    if tile is None:
+        return Plan(tile=max(padded), kept_skips=every, scratch=False, **{**common, "band": height})
+    if tile != "auto":
+        side = tile - tile % config.multiple or config.multiple
+        return Plan(tile=side, kept_skips=every if kept_skips is None else kept_skips,
+                    scratch=False, **common)  # fmt: skip
+    if cost.tile(height, width) + cost.kept(every) + cost.bottleneck() <= budget:
+        return Plan(tile=max(padded), kept_skips=every, scratch=False, **common)
+    scratch = cost.bottleneck() > budget // 2
+    left = budget - (0 if scratch else cost.bottleneck())
+    for smallest, skips in (
+        (COMFORTABLE_TILE, every),
+        *((COMFORTABLE_TILE, every[first:]) for first in every[1:]),
+        (SMALLEST_TILE, ()),
+    ):
+        for side in TILES:
+            grown = side + 2 * encoder_halo(config)
+            if side >= smallest and cost.tile(grown, grown) + cost.kept(skips) <= left:
+                return Plan(tile=side, kept_skips=skips, scratch=scratch, **common)
+    return Plan(tile=SMALLEST_TILE, kept_skips=(), scratch=scratch, **common)
+
+
+def encoder_halo(config: KPACConfig) -> int:
+    """Pixels around a tile on which its features and skips depend, rounded up to a multiple."""
+    halo = 0
+    for _ in range(config.levels):
+        halo = 2 * (halo + 1) + 1
+    return _round_up(halo + 1 + 2, config.multiple)
+
+
+def decoder_halo(config: KPACConfig) -> int:
+    """Pixels around a tile on which its result depends, given bottleneck and skips."""
+    halo = (2 + 2) // 2
+    for _ in range(config.levels - 1):
+        halo = (halo + 1 + 2) // 2
+    return halo * config.multiple
+
+
+def block_halo(config: KPACConfig) -> int:
+    """Cells around a band on which the fusion of a block depends."""
+    return max(config.dilations) * (config.kernel_size - 1) // 2 + 1
+
+
+ATTENTION_HALO = 4 * 4 + 2
+"""Cells on which alpha depends: four 5x5 convolutions of dilation 2 and a plain one."""
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Bytes that things need."""
+
+    config: KPACConfig
+    pixels: int
+    item_size: int
+
+    @property
+    def feature_map(self) -> int:
+        """Of a full-resolution feature map, per pixel."""
+        return self.config.channels * self.item_size
+
+    def tile(self, height: int, width: int) -> int:
+        """Of a pass over a tile, decoding being the hungriest."""
+        return int(height * width * self.feature_map * _PER_PIXEL_DECODE) + _OVERHEAD
+
+    def kept(self, levels: tuple[int, ...]) -> int:
+        """Of the skips of some levels."""
+        widths = self.config.level_channels
+        return sum(self.pixels // 4**k * widths[k] * self.item_size for k in levels)
+
+    def bottleneck(self) -> int:
+        """Of what is held whole: two feature maps of the bottleneck and all alphas."""
+        cells = self.pixels // self.config.multiple**2
+        alphas = self.config.blocks * len(self.config.dilations)
+        return cells * (2 * self.config.wide + alphas) * self.item_size
+
+    def per_band_row(self, width: int) -> int:
+        """Of a row of the bottleneck while a block works on it."""
+        return width // self.config.multiple * 6 * self.config.wide * self.item_size
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return value + -value % multiple

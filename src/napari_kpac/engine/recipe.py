@@ -1,0 +1,156 @@
+"""Recipes: everything that is needed to make a result again, as a small JSON file.
+
+Label images and alpha maps lie beside it as PNG. Not for: running a recipe (deblurring.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from napari_kpac.engine.modulation import Modulation
+from napari_kpac.engine.options import DeblurOptions
+from napari_kpac.errors import ConfigError, KpacError, RecipeError
+from napari_kpac.files import replacing
+
+FORMAT = "napari-kpac-recipe"
+VERSION = 1
+MOST_BYTES = 1_000_000
+"""A recipe is small; a larger file is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a result was made."""
+
+    options: DeblurOptions
+    modulation: Modulation
+    model_name: str
+    model_sha256: str
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """What else may touch the last bits: device, threads, tile plan, versions."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; images are left out and only mentioned."""
+        modulation = self.modulation
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "model": {"name": self.model_name, "sha256": self.model_sha256},
+            "options": self.options.to_dict(),
+            "modulation": {
+                "gains": _plain(modulation.gains),
+                "strength": float(modulation.strength),
+                "override": [
+                    {"block": block, "alpha": index, "value": None if np.ndim(v) else float(v)}
+                    for (block, index), v in modulation.override.items()
+                ],
+                "labels": modulation.labels is not None,
+                "label_gains": {str(k): _plain(v) for k, v in modulation.label_gains.items()},
+            },
+            "environment": dict(self.environment),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the recipe and its images beside it; returns all files written."""
+        path = Path(path)
+        written = []
+        for name, pixels in self._images().items():
+            target = _beside(path, name)
+            with replacing(target) as temporary:
+                Image.fromarray(pixels).save(temporary, format="PNG")
+            written.append(target)
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        return [path, *written]
+
+    def _images(self) -> dict[str, npt.NDArray[np.uint16]]:
+        images = {}
+        if self.modulation.labels is not None:
+            labels = np.asarray(self.modulation.labels)
+            if labels.min(initial=0) < 0 or labels.max(initial=0) > 65535:
+                raise RecipeError("labels must lie within 0..65535 to be saved in a recipe")
+            images["labels"] = labels.astype(np.uint16)
+        for (block, index), value in self.modulation.override.items():
+            if np.ndim(value):
+                if np.min(value) < 0 or np.max(value) > 1:
+                    raise RecipeError("alpha maps must lie within 0..1 to be saved in a recipe")
+                images[f"block{block}-alpha{index}"] = np.rint(
+                    np.asarray(value, np.float64) * 65535
+                ).astype(np.uint16)
+        return images
+
+
+def load_recipe(path: str | os.PathLike[str]) -> Recipe:
+    """Read a recipe; its images are looked for beside it, by name, and nowhere else."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise RecipeError("too large to be a recipe")
+        return _from_dict(json.loads(path.read_text(encoding="utf-8")), path)
+    except KpacError as error:
+        raise RecipeError(f"{path}: {error}") from error
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise RecipeError(f"{path}: not a valid recipe ({error!r})") from error
+
+
+def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise RecipeError("this is not a napari-kpac recipe")
+    if values.get("version") != VERSION:
+        raise RecipeError(f"recipe version {values.get('version')!r}; this release reads {VERSION}")
+    plain = values["modulation"]
+    override: dict[tuple[int, int], Any] = {}
+    for item in plain["override"]:
+        where = (_whole(item["block"]), _whole(item["alpha"]))
+        override[where] = item["value"]
+        if item["value"] is None:
+            pixels = _read_image(_beside(path, f"block{where[0]}-alpha{where[1]}"))
+            override[where] = pixels.astype(np.float32) / 65535
+    modulation = Modulation(
+        gains=plain["gains"],
+        override=override,
+        labels=_read_image(_beside(path, "labels")) if plain["labels"] else None,
+        label_gains={int(label): gains for label, gains in plain["label_gains"].items()},
+        strength=plain["strength"],
+    )
+    model = values["model"]
+    if not isinstance(model["name"], str) or not isinstance(model["sha256"], str):
+        raise RecipeError("the recipe names no model")
+    options = DeblurOptions.from_dict(values["options"])
+    return Recipe(options, modulation, model["name"], model["sha256"], values["environment"])
+
+
+def _read_image(path: Path) -> npt.NDArray[np.uint16]:
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            pixels = np.asarray(image)
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise RecipeError(f"its image {path.name} is missing or damaged ({error})") from error
+    if pixels.ndim != 2:
+        raise RecipeError(f"its image {path.name} is not grey")
+    return pixels.astype(np.uint16)
+
+
+def _beside(path: Path, name: str) -> Path:
+    return path.with_name(f"{path.stem}.{name}.png")
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{value!r} is not a whole number")
+    return value
+
+
+def _plain(gains: Any) -> Any:
+    return None if gains is None else np.asarray(gains, np.float64).tolist()

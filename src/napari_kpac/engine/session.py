@@ -1,0 +1,520 @@
+"""One picture, rendered again and again; a change restarts only what depends on it.
+
+    picture -> encode -> block 1 -> block 2 -> decode -> residual -> times strength -> pixels
+
+Not for: stacks and files (deblurring.py), windows (widgets).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.deblurring import Job, model_name, restore_into
+from napari_kpac.engine.model import Model
+from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
+from napari_kpac.engine.options import DeblurOptions
+from napari_kpac.engine.pixels import Rect
+from napari_kpac.engine.plan import ATTENTION_HALO, block_halo, decoder_halo
+from napari_kpac.engine.result import Result
+from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.errors import CancelledError, ConfigError, ImageError
+from napari_kpac.network import KPACConfig
+from napari_kpac.network.layers import lrelu
+
+Region = tuple[int, int, int, int]
+"""(top, bottom, left, right) in pixels, ends excluded."""
+
+ENTER_HALO = 2
+"""Cells around a rectangle on which the decoder's first stage depends: two 3x3 convolutions."""
+
+
+@dataclass
+class _BlockCache:
+    """What one block made of its present input."""
+
+    alpha: Tensor
+    """As the network gave it, before modulation."""
+    beta: Tensor
+    branches: list[Tensor] = field(default_factory=list)
+    """Empty where memory is short; they are computed again then."""
+    partials: list[Tensor] = field(default_factory=list)
+    """The fusion's sum, branch by branch, for the alpha of the network, without its bias."""
+    used: BlockModulation | None = None
+    """The modulation that ``fused`` was made with."""
+    fused: Tensor | None = None
+    gathered: Tensor | None = None
+    """What the decoder's first convolution makes of ``fused``."""
+    place: Rect | None = None
+    """The cells that it covers; None: the whole picture."""
+
+
+class Session:
+    """A picture that has been encoded once and can be rendered with any modulation.
+
+    Parameters
+    ----------
+    image
+        One picture: grey (H, W), RGB or RGBA. Of a stack, take a slice.
+    model, device, tile, memory, views, **options
+        As in :func:`napari_kpac.deblur`.
+
+    Notes
+    -----
+    Thread-safe: one render runs at a time, and a newer request makes an older one stop
+    between stages with a ``CancelledError``.
+    """
+
+    def __init__(
+        self,
+        image: Any,
+        model: Model = "default",
+        device: str = "auto",
+        *,
+        views: tuple[Any, Any] | None = None,
+        tile: Any = "auto",
+        memory: Any = None,
+        **options: Any,
+    ) -> None:
+        chosen = DeblurOptions(
+            model=model_name(model), device=device, tile=tile, memory=memory, **options
+        )
+        self._job = Job.prepare(image, chosen, views=views, model=model)
+        if self._job.layout.leading:
+            raise ImageError(
+                f"a Session takes one picture, this image has shape {self._job.layout.shape}; "
+                "choose a slice, or use deblur() for all of them"
+            )
+        self._lock = threading.RLock()
+        self._latest = 0
+        self._ticket = threading.Lock()
+        self._resources = ExitStack()
+        self._encoded = False
+        self._caches: list[_BlockCache | None] = []
+        self._residual: Tensor | None = None
+        self._residual_for: list[BlockModulation] | None = None
+        self._half: Session | None = None
+        (self._plane,) = self._job.layout.planes()
+        self._reader = self._job.reader(self._plane)
+        self._plan = self._job.plan()
+        home = torch.device("cpu") if self._plan.scratch else self._job.device
+        make = self._resources.enter_context(stores(self._plan, home, self._reader.dtype))
+        self._run = StagedRun(
+            self._job.net, self._reader, self._plan, self._job.device, make,
+            mixed=self._job.options.precision == "mixed",
+        )  # fmt: skip
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the picture."""
+        return self._job.layout.size
+
+    @property
+    def _whole(self) -> Rect:
+        return Rect(0, self.size[0], 0, self.size[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the picture's values."""
+        return self._job.layout.dtype
+
+    @property
+    def config(self) -> KPACConfig:
+        """Configuration of the network."""
+        return self._job.net.config
+
+    @property
+    def _is_lean(self) -> bool:
+        """Whether memory is too short to keep what every branch of every block made."""
+        config = self.config
+        per_cell = config.blocks * len(config.dilations) * (config.channels + config.wide)
+        cells = self._run.cells[0] * self._run.cells[1]
+        return cells * per_cell * self._reader.dtype.itemsize > self._plan.budget // 3
+
+    def close(self) -> None:
+        """Give up all that is kept; the session cannot be used afterwards."""
+        self.cancel()
+        with self._lock:
+            self._caches = []
+            self._residual = None
+            self._run.features = None
+            self._run.halves = {}
+            if self._half is not None:
+                self._half.close()
+            self._resources.close()
+
+    def cancel(self) -> None:
+        """Make a render that is under way stop at the next stage."""
+        with self._ticket:
+            self._latest += 1
+        if self._half is not None:
+            self._half.cancel()
+
+    def encode(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Run the first stage now instead of with the first render."""
+        with self._lock, keeping_memory():
+            self._encode(self._take_ticket(), progress)
+
+    def render(
+        self,
+        modulation: Modulation | None = None,
+        region: Region | None = None,
+        *,
+        draft: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Result:
+        """Render the picture, or exactly the same pixels of a part of it.
+
+        Parameters
+        ----------
+        modulation
+            None: as the network has it.
+        region
+            (top, bottom, left, right) in pixels: compute only what this part needs; the
+            result's ``image`` has the size of the region.
+        draft
+            A quick look: the network runs at half resolution. Labelled as a draft.
+        progress
+            Called with (tiles done, tiles in all).
+        """
+        modulation = modulation or Modulation()
+        modulation.check(self._job.net.config, self.size)
+        rect = self._check_region(region)
+        ticket = self._take_ticket()
+        with self._lock, keeping_memory():
+            self._check(ticket)
+            if draft:
+                return self._draft(modulation, rect)
+            self._encode(ticket, None)
+            return self._render(modulation, rect, ticket, progress)
+
+    def _take_ticket(self) -> int:
+        with self._ticket:
+            self._latest += 1
+            return self._latest
+
+    def _check(self, ticket: int) -> None:
+        if ticket != self._latest:
+            raise CancelledError("a newer request made this render pointless")
+
+    def _encode(self, ticket: int, progress: Callable[[int, int], None] | None) -> None:
+        if self._encoded:
+            return
+        total = self._plan.tile_count
+        for count, _ in enumerate(self._run.encode(self._plan.kept_skips), start=1):
+            if progress is not None:
+                progress(count, total)
+            self._check(ticket)
+        self._first_half = self._gather(0, self._features(), bias=True)
+        self._caches = [None] * self.config.blocks
+        self._encoded = True
+
+    def _features(self) -> Tensor:
+        features = self._run.features
+        if features is None:
+            raise CancelledError("the session is closed")
+        return features
+
+    @torch.no_grad()
+    def _gather(self, part: int, x: Tensor, *, bias: bool = False) -> Tensor:
+        return self._job.net.decoder.gather.partial(part, x.to(self._job.device), bias=bias)
+
+    def _render(
+        self,
+        modulation: Modulation,
+        rect: Rect,
+        ticket: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> Result:
+        mods = block_modulations(modulation, self.config, self._reader.padded)
+        outer = self._aligned(rect)
+        if self._residual is not None and self._is_current(mods):
+            residual = _cut(self._residual, rect)
+        else:
+            local = None if rect == self._whole else self._cells_needed(outer)
+            entered, place = self._bottleneck(mods, local, ticket)
+            residual = self._decode(entered, place, outer, ticket, progress)
+            residual = _cut(residual, rect.inside(outer))
+            if rect == self._whole:
+                self._residual, self._residual_for = residual, mods
+        cells = outer.divided(self._run.cell).grown(1, *self._run.cells)
+        alphas = [
+            _cut(cache.alpha, cells if cache.place is None else cells.inside(cache.place))
+            for cache in self._present()
+        ]
+        used = [_cropped(mod, cells).apply(alpha) for mod, alpha in zip(mods, alphas, strict=True)]
+        return self._result(
+            modulation, rect, residual,
+            alpha=torch.cat(used), scale=self._run.cell,
+            origin=(cells.top * self._run.cell - rect.top, cells.left * self._run.cell - rect.left),
+        )  # fmt: skip
+
+    def _is_current(self, mods: Sequence[BlockModulation]) -> bool:
+        known = self._residual_for
+        return known is not None and all(a.same_as(b) for a, b in zip(known, mods, strict=True))
+
+    @torch.no_grad()
+    def _bottleneck(
+        self, mods: Sequence[BlockModulation], local: Rect | None, ticket: int
+    ) -> tuple[Tensor, Rect]:
+        """Run the blocks as far as needed, then the decoder's first stage.
+
+        Returns that stage and the rectangle of cells that it covers. ``local`` is what is
+        needed of it. All blocks but the last are needed whole, for beta is a global mean.
+        """
+        last = self.config.blocks - 1
+        x = self._features()
+        stale = False
+        for index, mod in enumerate(mods):
+            self._check(ticket)
+            cache = self._caches[index]
+            if stale or cache is None or cache.place is not None:
+                if index == last and local is not None:
+                    self._caches[index] = self._run_local(index, x, mod, local)
+                    break
+                cache = self._caches[index] = self._run_block(index, x, ticket)
+            if cache.used is None or not cache.used.same_as(mod):
+                cache.fused = self._fuse(index, cache, mod, x)
+                cache.used, cache.gathered = mod, None
+                stale = True
+            assert cache.fused is not None  # noqa: S101 - made just above
+            x = cache.fused
+        return self._enter(local)
+
+    def _run_block(self, index: int, x: Tensor, ticket: int) -> _BlockCache:
+        """Compute all that a block knows before modulation, over the whole picture."""
+        block = self._run.block(index)
+        cache = _BlockCache(self._run.attention(index, x), self._run.beta(index, x))
+        if self._is_lean:
+            return cache
+        for i in range(len(block.dilations)):
+            self._check(ticket)
+            branch = block.branch(i, x.to(self._job.device))
+            weighted = block.weigh(i, branch, cache.alpha, cache.beta)
+            cache.branches.append(branch)
+            cache.partials.append(block.fusion.partial(i, weighted))
+        return cache
+
+    def _fuse(self, index: int, cache: _BlockCache, mod: BlockModulation, x: Tensor) -> Tensor:
+        """Aggregate the branches: a weighted sum where gains are numbers, else convolutions."""
+        block = self._run.block(index)
+        bias = block.fusion.bias
+        assert bias is not None  # noqa: S101 - the fusion has one
+        total = x.new_empty(x.shape).copy_(bias[None, :, None, None])
+        alpha = None if mod.is_scalar and cache.partials else mod.apply(cache.alpha)
+        for i, gain in enumerate(mod.gains):
+            if alpha is None:
+                total.add_(cache.partials[i], alpha=float(gain))
+            else:
+                kept = cache.branches[i] if cache.branches else block.branch(i, x)
+                weighted = block.weigh(i, kept, alpha, cache.beta)
+                total.add_(block.fusion.partial(i, weighted))
+        return lrelu(total)
+
+    def _run_local(self, index: int, x: Tensor, mod: BlockModulation, local: Rect) -> _BlockCache:
+        """Run a block only where its output is needed: in ``local`` and a little around it."""
+        wanted = local.grown(ENTER_HALO, *self._run.cells)
+        outer = wanted.grown(block_halo(self.config) + ATTENTION_HALO, *self._run.cells)
+        block = self._run.block(index)
+        part = _cut(x, outer).to(self._job.device)
+        alpha, beta = block.alpha(part), self._run.beta(index, x)
+        fused = block.fuse(block.branches(part), _cropped(mod, outer).apply(alpha), beta)
+        inner = wanted.inside(outer)
+        return _BlockCache(_cut(alpha, inner), beta, fused=_cut(fused, inner), place=wanted)
+
+    def _enter(self, local: Rect | None) -> tuple[Tensor, Rect]:
+        """Run the decoder's first stage over ``local`` (None: everywhere)."""
+        cells = self._run.cells
+        rect = Rect(0, cells[0], 0, cells[1]) if local is None else local
+        outer = rect.grown(1, *cells)
+        total = _cut(self._first_half, outer).clone(memory_format=torch.channels_last)
+        for index, cache in enumerate(self._present()):
+            assert cache.fused is not None  # noqa: S101 - the blocks were run
+            if local is None and cache.gathered is None:
+                cache.gathered = self._gather(index + 1, cache.fused)
+            if cache.gathered is not None:
+                total.add_(_cut(cache.gathered, outer))
+                continue
+            wider = outer.grown(1, *cells)
+            place = wider if cache.place is None else wider.inside(cache.place)
+            part = self._gather(index + 1, _cut(cache.fused, place))
+            total.add_(_cut(part, outer.inside(wider)))
+        entered = lrelu(self._job.net.decoder.refine(lrelu(total)))
+        return _cut(entered, rect.inside(outer)), rect
+
+    def _present(self) -> list[_BlockCache]:
+        return [cache for cache in self._caches if cache is not None]
+
+    @torch.no_grad()
+    def _decode(
+        self,
+        entered: Tensor,
+        place: Rect,
+        outer: Rect,
+        ticket: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> Tensor:
+        """Decode a rectangle whose edges are multiples of a cell, tile by tile."""
+        tiles = list(self._tiles(outer))
+        residual = torch.empty((1, 3, outer.height, outer.width), dtype=self._reader.dtype)
+        cell = self._run.cell
+        for count, tile in enumerate(tiles, start=1):
+            self._check(ticket)
+            wide = tile.grown(decoder_halo(self.config), self._plan.height, self._plan.width)
+            rows, columns = wide.divided(cell).inside(place).slices
+            part = self._run.decode_outer(
+                entered[:, :, rows, columns], tile, wide, self._run.halves
+            )
+            if len(tiles) == 1:
+                residual = part
+            else:
+                rows, columns = tile.inside(outer).slices
+                residual[:, :, rows, columns] = part
+            if progress is not None:
+                progress(count, len(tiles))
+        return residual
+
+    def _tiles(self, outer: Rect) -> list[Rect]:
+        side = self._plan.tile
+        return [
+            Rect(top, min(top + side, outer.bottom), left, min(left + side, outer.right))
+            for top in range(outer.top, outer.bottom, side)
+            for left in range(outer.left, outer.right, side)
+        ]
+
+    def _aligned(self, rect: Rect) -> Rect:
+        """Grow a rectangle to whole cells."""
+        cell = self._run.cell
+        return Rect(
+            rect.top - rect.top % cell,
+            rect.bottom + -rect.bottom % cell,
+            rect.left - rect.left % cell,
+            rect.right + -rect.right % cell,
+        )
+
+    def _cells_needed(self, outer: Rect) -> Rect:
+        """Return the cells of the decoder's first stage that a rectangle depends on."""
+        halo = decoder_halo(self.config)
+        return outer.grown(halo, self._plan.height, self._plan.width).divided(self._run.cell)
+
+    def _check_region(self, region: Region | None) -> Rect:
+        height, width = self.size
+        if region is None:
+            return Rect(0, height, 0, width)
+        rect = Rect(*(int(edge) for edge in region))
+        if not (0 <= rect.top < rect.bottom <= height and 0 <= rect.left < rect.right <= width):
+            raise ConfigError(
+                f"region={tuple(region)}: must be (top, bottom, left, right) within a picture "
+                f"of {height} x {width} pixels"
+            )
+        return rect
+
+    def _draft(self, modulation: Modulation, rect: Rect) -> Result:
+        """Render at half resolution and enlarge the residual."""
+        if self._half is None:
+            self._half = self._make_half()
+        coarse = replace(
+            modulation,
+            labels=None if modulation.labels is None else np.asarray(modulation.labels)[::2, ::2],
+            override={
+                key: np.asarray(value)[::2, ::2] if np.ndim(value) else value
+                for key, value in modulation.override.items()
+            },
+        )
+        half = self._half.render(coarse)
+        enlarged = F.interpolate(
+            self._half.residual, scale_factor=2.0, mode="bilinear", align_corners=False
+        )
+        result = self._result(
+            modulation, rect, _cut(enlarged, rect),
+            alpha=torch.from_numpy(half.alpha), scale=2 * half.scale,
+            origin=(-rect.top, -rect.left),
+        )  # fmt: skip
+        return replace(result, beta=half.beta, draft=True)
+
+    @property
+    def residual(self) -> Tensor:
+        """What the last full render adds to the picture (1, 3, H, W), at strength 1."""
+        if self._residual is None:
+            raise CancelledError("nothing has been rendered yet")
+        return self._residual
+
+    def _make_half(self) -> Session:
+        """Open a session on the picture at half resolution, seen in the same range."""
+
+        def shrink(array: Any) -> npt.NDArray[Any]:
+            values = np.asarray(array)
+            grey = self._plane.kind == "grey"
+            picture = (values[..., None] if grey else values[..., :3]).astype(np.float32)
+            rows, columns = -picture.shape[0] % 2, -picture.shape[1] % 2
+            even = np.pad(picture, ((0, rows), (0, columns), (0, 0)), mode="edge")
+            blocks = even.reshape(even.shape[0] // 2, 2, even.shape[1] // 2, 2, -1)
+            small: npt.NDArray[Any] = blocks.mean(axis=(1, 3))
+            return small[..., 0] if grey else small
+
+        options = self._job.options
+        views = self._job.views
+        return Session(
+            None if self._job.array is None else shrink(self._job.array),
+            self._job.net,
+            str(self._job.device),
+            views=None if views is None else (shrink(views[0]), shrink(views[1])),
+            tile=options.tile,
+            memory=options.memory,
+            range=(self._job.range.low, self._job.range.high),
+            rgb=self._plane.kind != "grey",
+            precision=options.precision,
+        )
+
+    def _result(
+        self,
+        modulation: Modulation,
+        rect: Rect,
+        residual: Tensor,
+        *,
+        alpha: Tensor,
+        scale: int,
+        origin: tuple[int, int],
+    ) -> Result:
+        image = np.empty((rect.height, rect.width, *self._job.layout.shape[2:]), self.dtype)
+        restore_into(
+            image, self._job, self._plane, rect, self._reader, residual * modulation.strength, rect
+        )
+        betas = [cache.beta.float().cpu() for cache in self._present()]
+        return Result(
+            image=image,
+            alpha=alpha.float().cpu().numpy(),
+            beta=torch.cat(betas).numpy() if betas else np.empty((0, 0), np.float32),
+            recipe=self._job.recipe(modulation, self._plan),
+            size=(rect.height, rect.width),
+            scale=scale,
+            origin=origin,
+            region=None if rect == self._whole else rect,
+        )
+
+
+def _cut(x: Tensor, rect: Rect) -> Tensor:
+    rows, columns = rect.slices
+    return x[:, :, rows, columns]
+
+
+def _cropped(mod: BlockModulation, rect: Rect) -> BlockModulation:
+    """Restrict a block's modulation to a rectangle of cells."""
+    return replace(
+        mod,
+        gain_maps=None if mod.gain_maps is None else _cut(mod.gain_maps, rect),
+        override={
+            index: value[rect.slices] if isinstance(value, Tensor) else value
+            for index, value in mod.override.items()
+        },
+    )

@@ -1,0 +1,40 @@
+"""What long work says of itself while it runs.
+
+Not for: showing it (cli, widgets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step of long work is done."""
+
+    done: int
+    """Number of steps done so far."""
+    total: int
+    """Number of steps in all; may grow when work has to be repeated in smaller pieces."""
+    stage: str
+    """What is being done, in a word or two."""
+    note: str = ""
+    """Something worth telling, for example that memory ran short."""
+
+
+Steps = Generator[Progress, None, T]
+"""A generator that yields progress and returns its result; closing it cancels the work."""
+
+
+def finish(steps: Steps[T]) -> T:
+    """Run to the end without looking at the progress."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
