@@ -4,6 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# `make test-all` looks further than `make test`.
+settings.register_profile("quick", deadline=None, max_examples=10, derandomize=True)
+settings.register_profile("long", deadline=None, max_examples=200)
+settings.load_profile("quick")
 
 SHARED = Path(os.environ.get("NAPARI_KPAC_SHARED", Path(__file__).parents[2] / "shared"))
 

@@ -9,8 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from napari_kpac.engine import BlurMapOptions as BlurMapOptions
-    from napari_kpac.engine import DeblurOptions as DeblurOptions
     from napari_kpac.engine import Modulation as Modulation
     from napari_kpac.engine import Recipe as Recipe
     from napari_kpac.engine import Result as Result
@@ -25,14 +23,16 @@ if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig as KPACConfig
     from napari_kpac.network import KPACNet as KPACNet
     from napari_kpac.network import build as build
+    from napari_kpac.options import BlurMapOptions as BlurMapOptions
+    from napari_kpac.options import DeblurOptions as DeblurOptions
     from napari_kpac.progress import Progress as Progress
     from napari_kpac.weights import ModelCard as ModelCard
     from napari_kpac.weights import load as load
     from napari_kpac.weights import models as models
 
 _HOMES = {
-    "BlurMapOptions": "napari_kpac.engine",
-    "DeblurOptions": "napari_kpac.engine",
+    "BlurMapOptions": "napari_kpac.options",
+    "DeblurOptions": "napari_kpac.options",
     "KPACConfig": "napari_kpac.network",
     "KPACNet": "napari_kpac.network",
     "KpacError": "napari_kpac.errors",

@@ -45,7 +45,17 @@ def test_version():
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "models", "models list", "models show", "models import", "reproduce params"],
+    [
+        "deblur",
+        "attention",
+        "blur-map",
+        "demo",
+        "models",
+        "models list",
+        "models show",
+        "models import",
+        "reproduce params",
+    ],
 )
 def test_every_command_has_help_with_an_example(command, capsys):
     with pytest.raises(SystemExit) as stop:

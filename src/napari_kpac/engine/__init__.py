@@ -7,10 +7,10 @@ from napari_kpac.engine.blur import BlurMap, blur_map, blur_map_steps
 from napari_kpac.engine.deblurring import deblur, deblur_steps
 from napari_kpac.engine.device import Device, devices
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.engine.options import BlurMapOptions, DeblurOptions
 from napari_kpac.engine.recipe import Recipe, load_recipe
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.session import Session
+from napari_kpac.options import BlurMapOptions, DeblurOptions
 
 __all__ = [
     "BlurMap",

@@ -18,11 +18,11 @@ from torch.nn import functional as F
 from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.deblurring import Job, model_name
 from napari_kpac.engine.model import Model
-from napari_kpac.engine.options import BlurMapOptions
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.result import upsample
 from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.options import BlurMapOptions
 from napari_kpac.progress import Progress, Steps, finish
 
 FULL_FACTOR = 4

@@ -18,7 +18,6 @@ from napari_kpac.engine.allocator import is_active, keeping_memory
 from napari_kpac.engine.arrays import Layout, Plane, as_array, layout_of, read_plane
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.modulation import Modulation, block_modulations
-from napari_kpac.engine.options import DeblurOptions, ImageOptions
 from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
@@ -27,12 +26,13 @@ from napari_kpac.engine.pixels import (
     enlarged,
     resolve_range,
 )
-from napari_kpac.engine.plan import Plan, make_plan, parse_memory
+from napari_kpac.engine.plan import Plan, make_plan
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.staged import StagedRun, stores
 from napari_kpac.errors import ImageError
 from napari_kpac.network import KPACNet
+from napari_kpac.options import DeblurOptions, ImageOptions, parse_memory
 from napari_kpac.progress import Progress, Steps, finish
 
 

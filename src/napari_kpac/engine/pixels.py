@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,10 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.arrays import Array, Layout, read_plane
-from napari_kpac.errors import ConfigError, ImageError
-
-RangeName = Literal["auto", "dtype", "unit", "percentile"]
-RangeRule = RangeName | tuple[float, float]
+from napari_kpac.errors import ImageError
+from napari_kpac.options import RangeRule
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MOST_SAMPLES = 4_000_000
@@ -88,22 +86,6 @@ class Rect(NamedTuple):
     def divided(self, by: int) -> Rect:
         """Return the rectangle of cells of that side; all edges must be multiples."""
         return Rect(*(edge // by for edge in self))
-
-
-def check_range(rule: Any) -> RangeRule:
-    """Return a valid rule, or raise."""
-    if isinstance(rule, str):
-        if rule in get_args(RangeName):
-            return rule  # type: ignore[return-value]
-    elif isinstance(rule, Iterable):
-        values = tuple(rule)
-        if len(values) == 2 and all(isinstance(v, int | float | np.number) for v in values):
-            low, high = map(float, values)
-            if np.isfinite((low, high)).all() and low < high:
-                return low, high
-    raise ConfigError(
-        f"range={rule!r}: must be {', '.join(get_args(RangeName))}, or two numbers (low, high)"
-    )
 
 
 def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> PixelRange:
@@ -208,11 +190,10 @@ class PlaneReader:
             change = change.mean(axis=-1, keepdims=True)
         pixels: Array = self._base(rect, exact) + change
         if out_dtype.kind in "ui":
-            info = np.iinfo(out_dtype)
-            return _to_integers(pixels, info, out_dtype)
+            return _to_integers(pixels, out_dtype)
         with np.errstate(over="ignore"):
-            floats: Array = pixels.astype(out_dtype)
-        return floats
+            result: Array = np.asarray(pixels, dtype=out_dtype)
+            return result
 
     def _base(self, rect: Rect, dtype: np.dtype[Any]) -> Array:
         if self.base is not None:
@@ -231,13 +212,13 @@ class PlaneReader:
         return values.permute(2, 0, 1)[None].expand(1, 3, -1, -1)
 
 
-def _to_integers(pixels: Array, info: Any, dtype: np.dtype[Any]) -> Array:
+def _to_integers(pixels: Array, dtype: np.dtype[Any]) -> Array:
+    """Round, and saturate instead of wrapping around; 64-bit limits are no doubles, so by hand."""
+    info = np.iinfo(dtype)
     rounded = np.rint(pixels)
-    limited = np.clip(rounded, info.min, info.max)
-    result = limited.astype(dtype)
-    if dtype.itemsize == 8:
-        # The largest 64-bit integers are not floating-point numbers: no overflow by rounding.
-        result[rounded >= float(info.max)] = info.max
+    above, below = rounded >= float(info.max), rounded <= float(info.min)
+    result: Array = np.where(above | below, 0, rounded).astype(dtype)
+    result[above], result[below] = info.max, info.min
     return result
 
 

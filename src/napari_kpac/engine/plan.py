@@ -6,19 +6,15 @@ result does not depend on the plan. Not for: carrying the plan out (staged.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from napari_kpac.engine.pixels import Rect
-from napari_kpac.errors import ConfigError, DeviceError
+from napari_kpac.errors import DeviceError
 from napari_kpac.network import KPACConfig
+from napari_kpac.options import Tile
 
-Tile = int | Literal["auto"] | None
-Memory = int | str | None
-
-SHARE_OF_FREE = 0.6
 SMALLEST_TILE = 64
 TILES = (2048, 1536, 1024, 768, 512, 384, 256, 128, SMALLEST_TILE)
 COMFORTABLE_TILE = 512
@@ -29,8 +25,6 @@ COMFORTABLE_TILE = 512
 _PER_PIXEL_ENCODE = 3.3
 _PER_PIXEL_DECODE = 4.4
 _OVERHEAD = 100 * 2**20
-
-_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -78,8 +72,10 @@ class Plan:
         return 2 * self.tile_count + 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for the record."""
-        return {**asdict(self), "kept_skips": list(self.kept_skips)}
+        """Plain values, for the record: what may touch the last bits, and nothing that varies."""
+        values = {**asdict(self), "kept_skips": list(self.kept_skips)}
+        del values["budget"]
+        return values
 
     def smaller(self, config: KPACConfig) -> Plan:
         """Return a plan that needs less memory, or raise where there is none."""
@@ -93,29 +89,6 @@ class Plan:
                 "choose another device, or process a part of the picture"
             )
         return replace(self, tile=tile, kept_skips=(), band=max(8, self.band // 2))
-
-
-def parse_memory(memory: Memory, free: int) -> int:
-    """Return a budget in bytes: a number, a text like ``4 GB``, or a safe share of what is free."""
-    if memory is None:
-        return int(free * SHARE_OF_FREE)
-    if isinstance(memory, str):
-        match = _SIZE.fullmatch(memory)
-        if match:
-            power = "kmgt".find(match[2].lower()) + 1 if match[2] else 0
-            memory = int(float(match[1]) * 1000**power)
-    if isinstance(memory, bool) or not isinstance(memory, int) or memory <= 0:
-        raise ConfigError(f"memory={memory!r}: give a number of bytes or a text like '4 GB'")
-    return memory
-
-
-def check_tile(tile: Any) -> Tile:
-    """Return a valid tile option, or raise."""
-    if tile is None or tile == "auto":
-        return tile  # type: ignore[no-any-return]
-    if isinstance(tile, bool) or not isinstance(tile, int) or not 8 <= tile <= 1_000_000:
-        raise ConfigError(f"tile={tile!r}: must be 'auto', None (untiled) or a side of 8 or more")
-    return tile
 
 
 def make_plan(

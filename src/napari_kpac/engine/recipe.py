@@ -17,9 +17,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.engine.options import DeblurOptions
 from napari_kpac.errors import ConfigError, KpacError, RecipeError
 from napari_kpac.files import replacing
+from napari_kpac.options import DeblurOptions
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1

@@ -23,7 +23,6 @@ from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.deblurring import Job, model_name, restore_into
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
-from napari_kpac.engine.options import DeblurOptions
 from napari_kpac.engine.pixels import Rect
 from napari_kpac.engine.plan import ATTENTION_HALO, block_halo, decoder_halo
 from napari_kpac.engine.result import Result
@@ -31,6 +30,7 @@ from napari_kpac.engine.staged import StagedRun, stores
 from napari_kpac.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.network import KPACConfig
 from napari_kpac.network.layers import lrelu
+from napari_kpac.options import DeblurOptions
 
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) in pixels, ends excluded."""

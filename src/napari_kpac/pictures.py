@@ -1,0 +1,107 @@
+"""Pictures and maps as ordinary files: PNG, JPEG, TIFF.
+
+Not for: what the pixels mean (engine).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import numpy.typing as npt
+import tifffile
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from napari_kpac.errors import FileError
+from napari_kpac.files import replacing
+
+PLAIN = (".png", ".jpg", ".jpeg")
+TIFF = (".tif", ".tiff")
+SUFFIXES = PLAIN + TIFF
+
+PNG_HEADER = 33
+"""Length of a PNG file's signature and first chunk."""
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    struct.error,
+    UnidentifiedImageError,
+    Image.DecompressionBombError,
+    tifffile.TiffFileError,
+    imagecodecs.PngError,
+)
+
+
+def read_image(path: Path) -> npt.NDArray[Any]:
+    """Read a picture with its bit depth; the orientation of a photograph is applied."""
+    try:
+        if path.suffix.lower() in TIFF:
+            pixels: npt.NDArray[Any] = tifffile.imread(path)
+            return pixels
+        with Image.open(path) as image:
+            if image.format == "PNG" and _is_deep(path):
+                # Pillow would drop the lower eight bits of each colour.
+                return np.asarray(imagecodecs.png_decode(path.read_bytes()))
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode in ("P", "1", "LA", "PA", "CMYK", "YCbCr"):
+                transparent = "transparency" in upright.info or upright.mode in ("LA", "PA")
+                upright = upright.convert("RGBA" if transparent else "RGB")
+            return np.asarray(upright)
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: there is no such file") from error
+    except _UNREADABLE as error:
+        raise FileError(f"{path}: cannot be read as an image ({error})") from error
+
+
+def write_image(path: Path, image: npt.NDArray[Any], description: str = "") -> Path:
+    """Write a picture, whole or not at all; the description goes into the file."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise FileError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}")
+    with replacing(path) as temporary:
+        if suffix in TIFF:
+            kind = "rgb" if image.ndim >= 3 and image.shape[-1] in (3, 4) else "minisblack"
+            tifffile.imwrite(temporary, image, photometric=kind, description=description or None)
+        else:
+            _write_plain(temporary, image, suffix, description)
+    return path
+
+
+def write_map(path: Path, values: npt.NDArray[np.float32], description: str = "") -> Path:
+    """Write a map in 0..1: 8-bit grey, or 32-bit floating point in a TIFF file."""
+    if path.suffix.lower() in TIFF:
+        return write_image(path, values.astype(np.float32), description)
+    return write_image(path, np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8), description)
+
+
+def _write_plain(path: Path, image: npt.NDArray[Any], suffix: str, description: str) -> None:
+    if image.dtype not in (np.uint8, np.uint16) or (suffix != ".png" and image.dtype != np.uint8):
+        raise FileError(
+            f"{path.name}: a {suffix} file cannot hold {image.dtype} pixels; write a TIFF file"
+        )
+    if suffix == ".png":
+        path.write_bytes(_with_text(bytes(imagecodecs.png_encode(image)), description))
+    else:
+        mode = "RGB" if image.ndim == 3 else "L"
+        Image.fromarray(image).convert(mode).save(path, format="JPEG", quality=95)
+
+
+def _with_text(png: bytes, description: str) -> bytes:
+    """Put a description into a PNG file, as an international text chunk behind the header."""
+    if not description:
+        return png
+    content = b"iTXt" + b"Description\0\0\0\0\0" + description.encode()
+    chunk = struct.pack(">I", len(content) - 4) + content + struct.pack(">I", zlib.crc32(content))
+    return png[:PNG_HEADER] + chunk + png[PNG_HEADER:]
+
+
+def _is_deep(path: Path) -> bool:
+    """Tell whether a PNG file has 16 bits a channel: its header says so at a fixed place."""
+    with path.open("rb") as file:
+        return file.read(PNG_HEADER)[24:25] == b"\x10"

@@ -1,0 +1,175 @@
+"""Tiling, regions and the Session change memory and time, never the result."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import napari_kpac as kpac
+from napari_kpac.engine.plan import make_plan
+from tests.engine.conftest import tiny_net
+
+NETS = {levels: tiny_net(levels) for levels in (2, 3)}
+ODD = tiny_net(2, stride_padding="symmetric", kernel_size=3, dilations=(1, 3), blocks=3)
+DUAL = tiny_net(3, views=2)
+
+
+def picture(height, width, seed=0, channels=3):
+    shape = (height, width, channels) if channels > 1 else (height, width)
+    return np.random.default_rng(seed).random(shape)
+
+
+def run(image, net, **kwargs):
+    return kpac.deblur(image, net, "cpu", range="unit", **kwargs)
+
+
+def assert_same(a, b, tolerance=1e-9):
+    np.testing.assert_allclose(a.image, b.image, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(a.alpha, b.alpha, rtol=0, atol=max(tolerance, 1e-6))
+    np.testing.assert_allclose(a.beta, b.beta, rtol=0, atol=max(tolerance, 1e-6))
+
+
+sizes = st.integers(1, 150)
+gains = st.lists(st.floats(0, 2), min_size=3, max_size=3)
+
+
+@given(height=sizes, width=sizes, tile=st.integers(8, 96), levels=st.sampled_from((2, 3)))
+def test_tiled_equals_untiled_in_float64(height, width, tile, levels):
+    image = picture(height, width)
+    whole = run(image, NETS[levels], tile=None)
+    assert_same(run(image, NETS[levels], tile=tile), whole)
+
+
+@given(height=sizes, width=sizes, tile=st.integers(8, 64), kept=st.sets(st.integers(0, 2)),
+       band=st.integers(1, 12), scratch=st.booleans())  # fmt: skip
+def test_what_is_kept_banded_or_on_disk_does_not_matter(height, width, tile, kept, band, scratch):
+    from dataclasses import replace
+
+    from napari_kpac.engine import deblurring
+
+    net = NETS[3]
+    image = picture(height, width)
+    whole = run(image, net, tile=None)
+    original = deblurring.make_plan
+
+    def changed(*args, **kwargs):
+        plan = original(*args, **kwargs)
+        return replace(plan, kept_skips=tuple(sorted(kept)), band=band, scratch=scratch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deblurring, "make_plan", changed)
+        tiled = run(image, net, tile=tile)
+    assert tiled.recipe.environment["plan"]["band"] == band
+    assert_same(tiled, whole)
+
+
+@given(height=st.integers(1, 90), width=st.integers(1, 90), tile=st.integers(8, 40))
+def test_the_symmetric_rule_three_blocks_and_other_kernels(height, width, tile):
+    image = picture(height, width)
+    assert_same(run(image, ODD, tile=tile), run(image, ODD, tile=None))
+
+
+@pytest.mark.parametrize("tile", [16, 40, 100])
+def test_dual_pixel_tiles(tile):
+    left, right, centre = (picture(61, 77, seed) for seed in range(3))
+    for image in (centre, None):
+        whole = kpac.deblur(image, DUAL, "cpu", views=(left, right), tile=None, range="unit")
+        tiled = kpac.deblur(image, DUAL, "cpu", views=(left, right), tile=tile, range="unit")
+        assert_same(tiled, whole)
+
+
+@pytest.mark.parametrize("tile", [64, 136, 256])
+def test_the_real_network_in_float32(photograph, tile):
+    image = photograph[:301, :397].astype(np.float32) / 255
+    assert_same(kpac.deblur(image, tile=tile), kpac.deblur(image, tile=None), 1e-5)
+
+
+@given(height=st.integers(20, 150), width=st.integers(20, 150), data=st.data())
+def test_a_region_is_that_crop_of_the_whole(height, width, data):
+    image = picture(height, width)
+    top, left = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
+    bottom = data.draw(st.integers(top + 1, height))
+    right = data.draw(st.integers(left + 1, width))
+    rows = data.draw(st.lists(gains, min_size=2, max_size=2))
+    session = kpac.Session(image, NETS[data.draw(st.sampled_from((2, 3)))], "cpu", range="unit")
+    if data.draw(st.booleans()):
+        session.render()
+    modulation = kpac.Modulation(gains=rows)
+    part = session.render(modulation, region=(top, bottom, left, right))
+    whole = session.render(modulation)
+    cut = (slice(top, bottom), slice(left, right))
+    np.testing.assert_allclose(part.image, whole.image[cut], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(part.alpha_at_image(), whole.alpha_at_image()[..., *cut], atol=1e-5)
+    assert part.region == (top, bottom, left, right) or part.region is None
+
+
+@given(moves=st.lists(st.tuples(st.sampled_from(("first", "second", "both", "strength", "label",
+       "override", "none")), gains, st.booleans()), min_size=1, max_size=6))  # fmt: skip
+def test_any_sequence_of_moves_ends_where_a_fresh_run_does(moves):
+    image = picture(70, 51)
+    labels = np.zeros((70, 51), int)
+    labels[20:50, 10:40] = 1
+    alpha_map = picture(70, 51, 5, channels=1)
+    session = kpac.Session(image, NETS[3], "cpu", range="unit")
+    ones = [1, 1, 1]
+    for kind, row, partial in moves:
+        modulation = {
+            "first": kpac.Modulation(gains=[row, ones]),
+            "second": kpac.Modulation(gains=[ones, row]),
+            "both": kpac.Modulation(gains=row),
+            "strength": kpac.Modulation(strength=row[0]),
+            "label": kpac.Modulation(labels=labels, label_gains={1: row}),
+            "override": kpac.Modulation(override={(1, 2): alpha_map, (2, 3): row[0]}, gains=row),
+            "none": None,
+        }[kind]
+        region = (10, 33, 5, 40) if partial else None
+        rendered = session.render(modulation, region=region)
+    expected = run(image, NETS[3], modulation=modulation, tile=24)
+    cut = expected.image[10:33, 5:40] if partial else expected.image
+    np.testing.assert_allclose(rendered.image, cut, rtol=0, atol=1e-9)
+
+
+def test_neutral_modulation_equals_the_plain_result(photograph):
+    image = photograph[:200, :232]
+    plain = kpac.deblur(image)
+    session = kpac.Session(image)
+    for modulation in (None, kpac.Modulation(), kpac.Modulation(gains=[1] * 5)):
+        assert np.array_equal(session.render(modulation).image, plain.image)
+        assert np.array_equal(kpac.deblur(image, modulation=modulation).image, plain.image)
+
+
+def test_strength_zero_is_the_input_to_the_bit(photograph):
+    modulation = kpac.Modulation(strength=0)
+    assert np.array_equal(kpac.deblur(photograph[:99, :57], modulation=modulation).image,
+                          photograph[:99, :57])  # fmt: skip
+    odd = np.random.default_rng(0).normal(1e9, 1e3, (40, 41))
+    assert np.array_equal(kpac.deblur(odd, modulation=modulation).image, odd)
+
+
+def test_a_lean_session_gives_the_same(monkeypatch):
+    image = picture(64, 80)
+    modulation = kpac.Modulation(gains=[0.5, 0, 1.5])
+    monkeypatch.setattr(kpac.Session, "_is_lean", True)
+    lean = kpac.Session(image, NETS[3], "cpu", range="unit")
+    assert_same(lean.render(modulation), run(image, NETS[3], modulation=modulation))
+
+
+@pytest.mark.parametrize("memory", ["40 MB", "1 GB"])
+def test_the_budget_chooses_and_the_choice_is_recorded(memory):
+    image = (picture(300, 400) * 255).astype(np.uint8)
+    plan = kpac.deblur(image, memory=memory).recipe.environment["plan"]
+    if memory == "40 MB":
+        assert plan["tile"] < 300
+        assert plan["kept_skips"] == []
+    if memory == "1 GB":
+        assert plan["tile"] >= 400
+
+
+def test_plans_need_no_more_than_their_budget():
+    config = kpac.KPACConfig()
+    small = make_plan((3000, 4000), config, budget=1_500_000_000)
+    large = make_plan((3000, 4000), config, budget=6_000_000_000)
+    assert small.tile <= large.tile
+    assert len(small.kept_skips) < 3
+    assert large.kept_skips == (0, 1, 2)
+    assert make_plan((100_000, 100_000), config, budget=1_000_000_000).scratch

@@ -1,0 +1,186 @@
+"""The Session: what is kept, what is restarted, and two threads at once."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import napari_kpac as kpac
+from napari_kpac.engine.staged import StagedRun
+from napari_kpac.errors import CancelledError
+from napari_kpac.network import KPACBlock
+from tests.engine.conftest import tiny_net
+
+NET = tiny_net(3, double=False)
+
+
+@pytest.fixture
+def image(rng):
+    return rng.random((72, 96, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Count what is computed: tiles encoded, branches, attentions, rectangles decoded."""
+    counts = dict.fromkeys(("encode", "branch", "alpha", "decode"), 0)
+
+    def count(owner, name, key):
+        original = getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            counts[key] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(StagedRun, "_encode_tile", "encode")
+    count(KPACBlock, "branch", "branch")
+    count(KPACBlock, "alpha", "alpha")
+    count(StagedRun, "decode_outer", "decode")
+    return counts
+
+
+def test_a_change_restarts_only_what_depends_on_it(image, calls):
+    session = kpac.Session(image, NET, "cpu")
+
+    def spent(modulation):
+        before = dict(calls)
+        session.render(modulation)
+        return {key: calls[key] - before[key] for key in calls}
+
+    assert spent(None) == {"encode": 1, "branch": 6, "alpha": 2, "decode": 1}
+    ones = [1, 1, 1]
+    last = spent(kpac.Modulation(gains=[ones, [0, 1, 1]]))
+    assert last == {"encode": 0, "branch": 0, "alpha": 0, "decode": 1}
+    first = spent(kpac.Modulation(gains=[[0, 1, 1], ones]))
+    assert first == {"encode": 0, "branch": 3, "alpha": 1, "decode": 1}
+    nothing = dict.fromkeys(calls, 0)
+    assert spent(kpac.Modulation(gains=[[0, 1, 1], ones], strength=0.3)) == nothing
+    assert spent(kpac.Modulation(gains=[[0, 1, 1], ones])) == nothing
+
+
+def test_a_stale_render_gives_way_to_a_newer_one(image, monkeypatch):
+    session = kpac.Session(image, NET, "cpu")
+    session.render()
+    inside, go_on = threading.Event(), threading.Event()
+    original = StagedRun.attention
+
+    def slow(self, index, x, rect=None):
+        inside.set()
+        assert go_on.wait(20)
+        return original(self, index, x, rect)
+
+    outcome = []
+
+    def older():
+        try:
+            outcome.append(session.render(kpac.Modulation(gains=[0.5, 1, 1])))
+        except CancelledError as error:
+            outcome.append(error)
+
+    monkeypatch.setattr(StagedRun, "attention", slow)
+    thread = threading.Thread(target=older)
+    thread.start()
+    assert inside.wait(20)
+    monkeypatch.setattr(StagedRun, "attention", original)
+    newest = kpac.Modulation(gains=[1, 0, 1])
+    results = []
+    second = threading.Thread(target=lambda: results.append(session.render(newest)))
+    second.start()
+    while session._latest < 3:
+        pass
+    go_on.set()
+    thread.join(20)
+    second.join(20)
+    assert isinstance(outcome[0], CancelledError)
+    assert np.array_equal(results[0].image, kpac.Session(image, NET, "cpu").render(newest).image)
+
+
+def test_cancel_and_close(image):
+    session = kpac.Session(image, NET, "cpu")
+    seen = []
+
+    def progress(done, total):
+        seen.append(done)
+        session.cancel()
+
+    with pytest.raises(CancelledError):
+        session.encode(progress)
+    assert seen == [1]
+    assert session.render().image.shape == image.shape
+    session.close()
+    with pytest.raises(kpac.KpacError):
+        session.render(kpac.Modulation(gains=[0, 1, 1]))
+
+
+def test_many_threads_get_consistent_pictures(image):
+    session = kpac.Session(image, NET, "cpu")
+    rows = [[1, 1, 1], [0, 1, 1], [1, 0, 2], [0.5, 0.5, 0.5]]
+    expected = [kpac.deblur(image, NET, modulation=kpac.Modulation(gains=r)).image for r in rows]
+    wrong = []
+
+    def work(index):
+        for _ in range(5):
+            try:
+                result = session.render(kpac.Modulation(gains=rows[index]))
+            except CancelledError:
+                continue
+            if np.abs(result.image - expected[index]).max() > 1e-4:
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+
+
+def test_a_draft_is_labelled_and_close(photograph):
+    image = photograph[:256, :256]
+    session = kpac.Session(image)
+    draft = session.render(draft=True)
+    assert draft.draft
+    assert draft.image.shape == image.shape
+    assert draft.image.dtype == image.dtype
+    assert draft.alpha_at_image().shape == (2, 5, 256, 256)
+    full = session.render()
+    assert not full.draft
+    assert np.abs(draft.image.astype(int) - full.image).mean() < 4
+    part = session.render(draft=True, region=(10, 60, 20, 90))
+    assert np.array_equal(part.image, draft.image[10:60, 20:90])
+
+
+def test_painting_changes_only_the_neighbourhood(photograph):
+    image = photograph[:384, :384]
+    labels = np.zeros(image.shape[:2], int)
+    labels[300:340, 300:340] = 1
+    session = kpac.Session(image)
+    plain = session.render().image.astype(int)
+    gains = [[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]]
+    painted = session.render(kpac.Modulation(labels=labels, label_gains={1: gains})).image
+    changed = np.abs(painted - plain).max(axis=-1)
+    assert changed[300:340, 300:340].max() > 0
+    # Beyond the reach of the second block and the decoder only its global mean can matter.
+    assert changed[:64, :64].max() <= 1
+
+
+def test_a_session_takes_one_picture(rng):
+    with pytest.raises(kpac.KpacError, match="slice"):
+        kpac.Session(rng.random((2, 16, 16)), NET)
+    session = kpac.Session(rng.random((16, 16)), NET)
+    for region in ((0, 0, 0, 4), (0, 17, 0, 4), (-1, 3, 0, 3), (3, 2, 0, 3)):
+        with pytest.raises(kpac.KpacError, match="region"):
+            session.render(region=region)
+
+
+def test_alpha_placement(image):
+    result = kpac.Session(image, NET, "cpu").render()
+    assert result.alpha.shape == (2, 3, 9, 12)
+    assert result.scale == 8
+    assert result.offset == (3.5, 3.5)
+    at_image = result.alpha_at_image()
+    assert at_image.shape == (2, 3, 72, 96)
+    # The mean of two neighbouring pixels around a cell's centre is close to the cell.
+    middle = at_image[:, :, 3:5, 3:5].mean(axis=(2, 3))
+    np.testing.assert_allclose(middle, result.alpha[:, :, 0, 0], atol=0.01)

@@ -1,0 +1,206 @@
+"""Progress, cancelling, memory shortage, the allocator, blur maps."""
+
+import numpy as np
+import pytest
+import torch
+
+import napari_kpac as kpac
+from napari_kpac.engine import allocator, device
+from napari_kpac.engine.staged import StagedRun
+from napari_kpac.progress import finish
+from tests.engine.conftest import tiny_net
+
+NET = tiny_net(3, double=False)
+
+
+@pytest.fixture
+def image(rng):
+    return rng.random((100, 130)).astype(np.float32)
+
+
+def steps(image, **options):
+    return kpac.deblur_steps(image, kpac.DeblurOptions(device="cpu", **options), model=NET)
+
+
+def test_progress_counts_every_tile_once(image):
+    seen = list(steps(np.stack([image, image]), tile=64))
+    assert [event.done for event in seen] == list(range(1, len(seen) + 1))
+    assert {event.total for event in seen} == {len(seen)}
+    assert len(seen) == 2 * (2 * 2 * 3 + 1)
+    assert {event.stage for event in seen} == {"encode", "blocks", "decode"}
+
+
+def test_cancelling_answers_within_one_tile(image, monkeypatch):
+    encoded = []
+    original = StagedRun._encode_tile
+    monkeypatch.setattr(
+        StagedRun,
+        "_encode_tile",
+        lambda self, tile, levels: (encoded.append(tile), original(self, tile, levels)),
+    )
+    out = np.full_like(image, -1)
+    work = kpac.deblur_steps(image, kpac.DeblurOptions(device="cpu", tile=32), model=NET, out=out)
+    next(work)
+    next(work)
+    work.close()
+    assert len(encoded) == 2
+    assert (out == -1).all()
+    assert not allocator.is_active()
+
+
+@pytest.mark.parametrize("stage", ["_encode_tile", "bottleneck", "decode_outer"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: not enough memory"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+    ids=["python", "cpu", "gpu"],
+)
+def test_memory_shortage_leads_to_smaller_tiles(image, monkeypatch, stage, error):
+    expected = kpac.deblur(image, NET, "cpu").image
+    original = getattr(StagedRun, stage)
+    failures = []
+
+    def fail_while_large(self, *args):
+        if self.plan.tile > 70:
+            failures.append(self.plan.tile)
+            raise error
+        return original(self, *args)
+
+    monkeypatch.setattr(StagedRun, stage, fail_while_large)
+    events, work = [], steps(image)
+    while True:
+        try:
+            events.append(next(work))
+        except StopIteration as stop:
+            result = stop.value
+            break
+    assert failures
+    assert any("memory ran short" in event.note for event in events)
+    np.testing.assert_allclose(result.image, expected, atol=1e-5)
+    assert result.recipe.environment["plan"]["tile"] <= 70
+
+
+def test_memory_shortage_ends_with_a_clear_error(image, monkeypatch):
+    def fail(self, *args):
+        raise MemoryError
+
+    monkeypatch.setattr(StagedRun, "_encode_tile", fail)
+    with pytest.raises(kpac.KpacError, match="out of memory"):
+        finish(steps(image))
+
+
+def test_other_errors_are_not_mistaken_for_memory(image, monkeypatch):
+    def fail(self, *args):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(StagedRun, "_encode_tile", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        finish(steps(image))
+
+
+def test_scratch_files_vanish(image, monkeypatch, tmp_path):
+    import tempfile
+    from dataclasses import replace
+
+    from napari_kpac.engine import deblurring
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    original = deblurring.make_plan
+    monkeypatch.setattr(
+        deblurring, "make_plan", lambda *a, **k: replace(original(*a, **k), scratch=True)
+    )
+    work = steps(image, tile=64)
+    next(work)
+    assert list(tmp_path.rglob("*.raw"))
+    work.close()
+    assert not list(tmp_path.rglob("*.raw"))
+    finish(steps(image, tile=64))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_allocator_is_changed_for_the_job_alone(image, monkeypatch):
+    applied = []
+    monkeypatch.setattr(allocator, "_glibc", lambda: FakeLibc(applied))
+    work = steps(image, tile=64)
+    next(work)
+    assert allocator.is_active()
+    during = len(applied)
+    assert during == 3
+    work.close()
+    assert not allocator.is_active()
+    assert len(applied) == during + 4
+    monkeypatch.setenv("NAPARI_KPAC_ALLOCATOR", "0")
+    finish(steps(image))
+    assert len(applied) == during + 4
+
+
+class FakeLibc:
+    def __init__(self, applied):
+        self.applied = applied
+
+    def mallopt(self, option, value):
+        self.applied.append((option, value))
+
+    def malloc_trim(self, pad):
+        self.applied.append("trim")
+
+
+def test_devices_are_listed_with_the_cpu_last():
+    names = [found.name for found in device.devices()]
+    assert names[-1] == "cpu"
+    assert device.resolve("auto") == torch.device(names[0])
+    assert device.free_memory(torch.device("cpu")) > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [d.name for d in device.devices() if d.name != "cpu"])
+def test_every_gpu_gives_what_the_cpu_gives(name, photograph):
+    expected = kpac.deblur(photograph, device="cpu").image.astype(float)
+    actual = kpac.deblur(photograph, device=name, tile=128).image.astype(float)
+    assert np.abs(actual - expected).max() <= 1
+
+
+def test_blur_maps(photograph):
+    image = photograph[:96, :120]
+    values = kpac.blur_map(image)
+    assert values.shape == (96, 120)
+    assert values.dtype == np.float32
+    assert 0 <= values.min() <= values.max() <= 1
+    plain = kpac.blur_map(image, upsampling=1)
+    expected = kpac.deblur(image).alpha_at_image()[0, 0]
+    np.testing.assert_allclose(plain, expected, atol=1e-6)
+    stack = kpac.blur_map(np.stack([image, image]), upsampling=1)
+    np.testing.assert_allclose(stack[1], plain, atol=1e-6)
+    tiled = kpac.blur_map(image, tile=64)
+    np.testing.assert_allclose(tiled, values, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pixels", "factor"),
+    [
+        ("auto", 10**6, 4),
+        ("auto", 10**6 + 1, 2),
+        ("auto", 5 * 10**6, 1),
+        ("paper", 10**8, 4),
+        (2, 5, 2),
+    ],
+)
+def test_the_blur_map_enlarges_less_the_larger_the_picture(wanted, pixels, factor):
+    from napari_kpac.engine.blur import upsampling_factor
+
+    assert upsampling_factor(wanted, pixels) == factor
+
+
+def test_only_the_encoder_and_the_first_attention_run_for_a_blur_map(image, monkeypatch):
+    def never(*args):
+        raise AssertionError("not needed for a blur map")
+
+    monkeypatch.setattr(StagedRun, "bottleneck", never)
+    monkeypatch.setattr(StagedRun, "decode_outer", never)
+    options = kpac.BlurMapOptions(device="cpu")
+    found = finish(kpac.blur_map_steps(image, options, model=NET))
+    assert found.upsampling == 4
+    assert found.alpha.shape == (3, 100, 130)
