@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types bench clean
+.PHONY: help demo test test-all lint types docs bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,12 @@ lint: $(VENV)/installed-dev ## style and import contract
 types: $(VENV)/installed-dev ## static types
 	@$(CHECK) types
 
+docs: $(VENV)/installed-docs ## build the documentation into site/
+	@$(CHECK) docs
+
+bench: $(VENV)/installed-dev ## measure speed and memory on this machine
+	@$(CHECK) bench
+
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) .tox demo-output dist site
 
@@ -43,6 +49,10 @@ $(VENV)/bin/python:
 
 $(VENV)/installed-demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -e ".[all]"
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed-demo
+	$(BIN)/python -m pip install -q -e ".[all,docs]"
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed-demo

@@ -32,8 +32,12 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def keeping_memory() -> Iterator[None]:
-    """Keep freed memory for the length of the block; nested blocks count as one."""
+def keeping_memory(*, trim: bool = True) -> Iterator[None]:
+    """Keep freed memory for the length of the block; nested blocks count as one.
+
+    Without ``trim`` the freed memory stays with the process for the next block, until
+    :func:`give_back`.
+    """
     global _users
     libc = _glibc() if _wanted() else None
     if libc is None:
@@ -50,7 +54,15 @@ def keeping_memory() -> Iterator[None]:
             _users -= 1
             if _users == 0:
                 _apply(libc, _DEFAULTS)
-                libc.malloc_trim(0)
+                if trim:
+                    libc.malloc_trim(0)
+
+
+def give_back() -> None:
+    """Return freed memory to the system."""
+    libc = _glibc()
+    if libc is not None:
+        libc.malloc_trim(0)
 
 
 def is_active() -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -226,8 +228,6 @@ class Job:
 
     def recipe(self, modulation: Modulation, plan: Plan) -> Recipe:
         """Write down how a result was made, so that it can be made again anywhere."""
-        from napari_kpac import __version__
-
         card = card_of(self.net)
         common = {item.name: getattr(self.options, item.name) for item in fields(ImageOptions)}
         options = DeblurOptions(**common)
@@ -237,11 +237,16 @@ class Job:
             "plan": plan.to_dict(),
             "range": asdict(self.range),
             "allocator": is_active(),
-            "napari_kpac": __version__,
+            "napari_kpac": _version(),
             "torch": torch.__version__,
             "machine": platform.machine(),
         }
         return Recipe(options, modulation, card.name, card.sha256, environment)
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    return version("napari-kpac")
 
 
 def model_name(model: Model) -> str:

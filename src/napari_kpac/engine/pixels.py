@@ -182,7 +182,7 @@ class PlaneReader:
         stays NaN, integers are rounded and kept within their type.
         """
         # Single precision is exact for integers of up to 16 bits, and faster.
-        small = out_dtype.kind in "ui" and out_dtype.itemsize <= 2
+        small = out_dtype.itemsize <= (2 if out_dtype.kind in "ui" else 4)
         exact = np.dtype(np.float32 if small else np.float64)
         change: Array = residual[0].permute(1, 2, 0).numpy().astype(exact)
         change *= self.range.half
@@ -192,15 +192,15 @@ class PlaneReader:
         if out_dtype.kind in "ui":
             return _to_integers(pixels, out_dtype)
         with np.errstate(over="ignore"):
-            result: Array = np.asarray(pixels, dtype=out_dtype)
-            return result
+            return np.asarray(pixels, dtype=out_dtype)
 
     def _base(self, rect: Rect, dtype: np.dtype[Any]) -> Array:
         if self.base is not None:
             return self.base[rect.slices].astype(dtype)
         assert self.views is not None  # noqa: S101 - the constructor saw to it
         left, right = (view[rect.slices].astype(dtype) for view in self.views)
-        return left + (right - left) / 2
+        middle: Array = left + (right - left) / 2
+        return middle
 
     def _normalised(self, picture: Array, rows: Array, columns: Array) -> Tensor:
         part = picture[_as_slice(rows), :][:, _as_slice(columns)]
@@ -213,9 +213,12 @@ class PlaneReader:
 
 
 def _to_integers(pixels: Array, dtype: np.dtype[Any]) -> Array:
-    """Round, and saturate instead of wrapping around; 64-bit limits are no doubles, so by hand."""
+    """Round, and saturate instead of wrapping around."""
     info = np.iinfo(dtype)
-    rounded = np.rint(pixels)
+    rounded = np.rint(pixels, out=pixels)
+    if dtype.itemsize < 8:
+        return np.clip(rounded, info.min, info.max, out=rounded).astype(dtype)
+    # The limits of 64-bit integers are no floating-point numbers: saturate by hand.
     above, below = rounded >= float(info.max), rounded <= float(info.min)
     result: Array = np.where(above | below, 0, rounded).astype(dtype)
     result[above], result[below] = info.max, info.min

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.deblurring import Job, model_name, restore_into
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
@@ -152,6 +152,7 @@ class Session:
             if self._half is not None:
                 self._half.close()
             self._resources.close()
+        give_back()
 
     def cancel(self) -> None:
         """Make a render that is under way stop at the next stage."""
@@ -162,7 +163,7 @@ class Session:
 
     def encode(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Run the first stage now instead of with the first render."""
-        with self._lock, keeping_memory():
+        with self._lock, keeping_memory(trim=False):
             self._encode(self._take_ticket(), progress)
 
     def render(
@@ -191,7 +192,7 @@ class Session:
         modulation.check(self._job.net.config, self.size)
         rect = self._check_region(region)
         ticket = self._take_ticket()
-        with self._lock, keeping_memory():
+        with self._lock, keeping_memory(trim=False):
             self._check(ticket)
             if draft:
                 return self._draft(modulation, rect)

@@ -1,0 +1,285 @@
+"""Speed and memory, measured: ratios taken in one run on one machine.
+
+Not for: quality, or anything that a test asserts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from napari_kpac.engine import Modulation, Session, deblur, devices
+from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.model import prepare
+from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect
+from napari_kpac.engine.plan import make_plan
+from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.evaluation.naive import NaiveForward
+from napari_kpac.network import KPACNet, count_flops
+from napari_kpac.progress import Progress, Steps
+
+SIZE = (720, 1280)
+SLIDER_SIZE = (512, 512)
+LARGE = (3000, 4000)
+HUGE = (8664, 11544)
+HUGE_BUDGET = 4_000_000_000
+KEEPING_BUDGET, LEAN_BUDGET = 3_000_000_000, 1_100_000_000
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One line of the table."""
+
+    name: str
+    value: float
+    unit: str
+    must: str = ""
+    aim: str = ""
+    note: str = ""
+
+
+def bench_steps(
+    model: str = "default", *, repeats: int = 3, large: bool = False, huge: bool = False
+) -> Steps[list[Measure]]:
+    """Measure everything; ``large`` adds 12 megapixels, ``huge`` a 100-megapixel picture."""
+    net = prepare(model, CPU)
+    found: list[Measure] = []
+    total = repeats + (5 if large else 1) + (1 if huge else 0)
+    done = 0
+
+    def step(stage: str) -> Progress:
+        nonlocal done
+        done += 1
+        return Progress(done, total, stage)
+
+    jobs = _jobs(net)
+    best = dict.fromkeys(jobs, float("inf"))
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            best[name] = min(best[name], _timed(job, plain=name == "naive"))
+        yield step("forward and sliders")
+    found += _forward_measures(net, best)
+    if large:
+        per_megapixel = best["forward"] / (SIZE[0] * SIZE[1] / 1e6)
+        for kept in (True, False):
+            name = "skips kept" if kept else "skips recomputed"
+            seconds = _tiled_seconds(net, kept)
+            yield step(f"12 MP, {name}")
+            peak = peak_memory(*LARGE, kept=kept)
+            yield step(f"12 MP, {name}, memory")
+            ratio = seconds / (LARGE[0] * LARGE[1] / 1e6) / per_megapixel
+            found += [
+                Measure(
+                    f"12 MP tiled, {name}: time per MP against untiled",
+                    ratio,
+                    "x",
+                    *(("<= 1.4", "1.2") if kept else ("<= 1.75", "1.4")),
+                    note=f"{seconds:.1f} s",
+                ),
+                Measure(
+                    f"12 MP tiled, {name}: peak memory of the process",
+                    peak / 1e9,
+                    "GB",
+                    *(("", "") if kept else ("<= 2.0", "1.5")),
+                ),
+            ]
+    if huge:
+        peak = peak_memory(*HUGE, budget=HUGE_BUDGET)
+        yield step("100 MP, memory")
+        found.append(
+            Measure("100 MP within a budget of 4 GB: peak memory", peak / 1e9, "GB", "<= 4", "3")
+        )
+    seconds = _richardson_lucy_seconds()
+    found.append(
+        Measure(
+            "Richardson-Lucy (30 iterations, 15x15) at 720x1280 against our forward",
+            seconds / best["forward"],
+            "x",
+            note=f"{seconds:.2f} s",
+        )
+    )
+    yield step("Richardson-Lucy")
+    return found
+
+
+def check_devices(model: str = "default") -> list[Measure]:
+    """Compare every device present, in both precisions, with the CPU in float32."""
+    from skimage import data
+
+    image = data.coffee().astype(np.float32) / 255
+    expected = deblur(image, model, "cpu").image
+    found = []
+    for device in devices():
+        for precision in ("float32", "mixed"):
+            if device.name == "cpu" and precision == "mixed":
+                continue
+            actual = deblur(image, model, device.name, precision=precision).image
+            error = float(np.mean((actual - expected) ** 2))
+            psnr = float("inf") if error == 0 else -10 * np.log10(error)
+            found.append(
+                Measure(f"{device.name} ({device.label}), {precision}", psnr, "dB", "> 50")
+            )
+    return found
+
+
+def peak_memory(
+    height: int, width: int, *, kept: bool | None = None, budget: int | None = None
+) -> int:
+    """Peak resident memory in bytes of a fresh process that deblurs a picture of that size."""
+    call = [sys.executable, "-m", "napari_kpac.evaluation.bench", str(height), str(width)]
+    call += [str(kept), str(budget)]
+    done = subprocess.run(call, capture_output=True, text=True, check=True)  # noqa: S603
+    return int(json.loads(done.stdout)["peak"])
+
+
+def _jobs(net: KPACNet) -> dict[str, Callable[[], object]]:
+    """Return what is timed, by name; everything is warmed up once."""
+    rng = np.random.default_rng(0)
+    picture = rng.random((*SIZE, 3), dtype=np.float32)
+    small = rng.random((*SLIDER_SIZE, 3), dtype=np.float32)
+    x = torch.from_numpy(picture).permute(2, 0, 1)[None] * 2 - 1
+    naive = NaiveForward(net)
+    square = torch.rand(2048, 2048)
+    session = Session(small, net, "cpu", range="unit")
+    session.render()
+    session.render(draft=True)
+    turn = iter(range(10**9))
+
+    def slide(block: int) -> object:
+        gains = np.ones((net.config.blocks, len(net.config.dilations)))
+        gains[block, 0] = 0.5 + next(turn) % 97 / 97
+        return session.render(Modulation(gains=gains))
+
+    def drag() -> object:
+        gains = np.ones(len(net.config.dilations)) * (0.5 + next(turn) % 97 / 97)
+        return session.render(Modulation(gains=gains), draft=True)
+
+    return {
+        "sgemm": lambda: square @ square,
+        "naive": lambda: naive(x),
+        "forward": lambda: _forward(net, picture),
+        "forward small": lambda: _forward(net, small),
+        "slider 1": lambda: slide(0),
+        "slider 2": lambda: slide(net.config.blocks - 1),
+        "draft": drag,
+    }
+
+
+def _forward_measures(net: KPACNet, best: dict[str, float]) -> list[Measure]:
+    rate = 2 * 2048**3 / best["sgemm"]
+    flops = count_flops(lambda: KPACNet(net.config), (1, 3, *SIZE)).flops
+    full = best["forward small"]
+    return [
+        Measure("sgemm rate", rate / 1e9, "GFLOPS"),
+        Measure("naive eager forward at 720x1280", best["naive"], "s"),
+        Measure("our forward at 720x1280", best["forward"], "s"),
+        Measure("our forward against naive", best["naive"] / best["forward"], "x", ">= 2.5", "2.8"),
+        Measure("our rate against sgemm", 100 * flops / best["forward"] / rate, "%", ">= 70", "88"),
+        Measure("our forward at 512x512", full, "s"),
+        Measure(
+            "gain of block 1, share of that", 100 * best["slider 1"] / full, "%", "<= 43", "37"
+        ),
+        Measure(
+            "gain of the last block, share of that",
+            100 * best["slider 2"] / full,
+            "%",
+            "<= 32",
+            "27",
+        ),
+        Measure("draft, share of that", 100 * best["draft"] / full, "%"),
+    ]
+
+
+def _timed(job: Callable[[], object], *, plain: bool) -> float:
+    """Time the second of two calls, as in a batch; ``plain`` leaves the allocator alone."""
+    with nullcontext() if plain else keeping_memory():
+        job()
+        start = time.perf_counter()
+        job()
+        return time.perf_counter() - start
+
+
+def _forward(net: KPACNet, picture: npt.NDArray[np.float32]) -> torch.Tensor:
+    """Run the engine's stages on a picture in one piece, without the way back to pixels."""
+    reader = PlaneReader(picture, None, PixelRange(0.0, 1.0, "unit"), net.config.multiple)
+    plan = make_plan(reader.padded, net.config, tile=None, budget=1)
+    with stores(plan, CPU, reader.dtype) as make:
+        run = StagedRun(net, reader, plan, CPU, make)
+        for _ in run.encode(plan.kept_skips):
+            pass
+        entered, _, _ = run.bottleneck(None)
+        return run.decode_rect(entered, Rect(0, plan.height, 0, plan.width), run.halves)
+
+
+def _tiled_seconds(net: KPACNet, kept: bool) -> float:
+    image = _noise(*LARGE)
+    start = time.perf_counter()
+    _deblur_large(image, net, kept)
+    return time.perf_counter() - start
+
+
+def _deblur_large(image: npt.NDArray[np.uint8], net: KPACNet, kept: bool) -> None:
+    """Deblur in tiles: with a budget that keeps all skips, or one that keeps none."""
+    result = deblur(image, net, "cpu", memory=KEEPING_BUDGET if kept else LEAN_BUDGET)
+    plan = result.recipe.environment["plan"]
+    if bool(plan["kept_skips"]) != kept:
+        raise RuntimeError(f"the budget did not lead to the plan that is measured: {plan}")
+
+
+def _noise(height: int, width: int) -> npt.NDArray[np.uint8]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def _richardson_lucy_seconds() -> float:
+    from skimage.restoration import richardson_lucy
+
+    picture = np.random.default_rng(0).random((*SIZE, 3))
+    psf = np.full((15, 15), 1 / 225)
+    start = time.perf_counter()
+    for channel in range(3):
+        richardson_lucy(picture[..., channel], psf, num_iter=30)
+    return time.perf_counter() - start
+
+
+def _peak() -> int:
+    try:
+        import resource
+    except ImportError:
+        import psutil
+
+        return int(psutil.Process().memory_info()._asdict()["peak_wset"])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def _main(arguments: Sequence[str]) -> None:
+    """Deblur noise of a size and print the peak memory of this process."""
+    height, width, kept, budget = arguments
+    net = prepare("default", CPU)
+    image = _noise(int(height), int(width))
+    if kept != "None":
+        _deblur_large(image, net, kept == "True")
+    else:
+        deblur(image, net, "cpu", memory=int(budget))
+    print(json.dumps({"peak": _peak()}))
+
+
+def as_dicts(measures: Sequence[Measure]) -> list[dict[str, Any]]:
+    """Plain values, ready for JSON."""
+    return [asdict(measure) for measure in measures]
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])
