@@ -1,0 +1,160 @@
+"""What the combo boxes offer: layers, models, devices, range rules.
+
+Not for: what is done with the choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magicgui.widgets import ComboBox
+from napari.layers import Image, Labels, Layer, Shapes
+from napari.viewer import Viewer
+from qtpy.QtCore import QObject
+
+from napari_kpac.widgets.task import Task, single
+
+RANGES = (
+    ("automatic", "auto"),
+    ("contrast limits of the layer", "contrast"),
+    ("full range of the data type", "dtype"),
+    ("0 to 1", "unit"),
+    ("percentiles of the stack", "percentile"),
+)
+
+
+class LayerBox(ComboBox):
+    """A combo box of the viewer's layers of some type, which follows the viewer."""
+
+    def __init__(
+        self, viewer: Viewer, kind: type[Layer], *, label: str, tooltip: str, optional: str = ""
+    ) -> None:
+        self._viewer = viewer
+        self._kind = kind
+        self._optional = optional
+        super().__init__(label=label, tooltip=tooltip, choices=self._offered, nullable=False)
+        events = viewer.layers.events
+        self._events = (events.inserted, events.removed, events.reordered)
+        for event in self._events:
+            event.connect(self._follow)
+        self._renamed: set[Any] = set()
+        self._follow()
+
+    @property
+    def layer(self) -> Any:
+        """The chosen layer, None where there is none."""
+        return self.value if isinstance(self.value, Layer) else None
+
+    def release(self) -> None:
+        """Stop following the viewer."""
+        for event in self._events:
+            event.disconnect(self._follow)
+
+    def _offered(self, _: object = None) -> list[tuple[str, Any]]:
+        found = [(layer.name, layer) for layer in self._viewer.layers if type(layer) is self._kind]
+        return [(self._optional, "")] * bool(self._optional) + found
+
+    def _follow(self, event: object = None) -> None:
+        del event
+        for layer in self._viewer.layers:
+            if layer.unique_id not in self._renamed:
+                self._renamed.add(layer.unique_id)
+                layer.events.name.connect(self._follow)
+        self.reset_choices()
+
+
+def image_box(viewer: Viewer) -> LayerBox:
+    """Return a box for the image to work on; it begins with the active layer."""
+    box = LayerBox(viewer, Image, label="image", tooltip="The image layer to work on.")
+    active = viewer.layers.selection.active
+    if type(active) is Image:
+        box.value = active
+    return box
+
+
+def labels_box(viewer: Viewer) -> LayerBox:
+    """Return a box for a labels layer that steers, or none."""
+    return LayerBox(
+        viewer, Labels, label="paint with", optional="(no labels)",
+        tooltip="A labels layer: each label can have its own gains.",
+    )  # fmt: skip
+
+
+def shapes_box(viewer: Viewer) -> LayerBox:
+    """Return a box for a shapes layer whose rectangle is used."""
+    return LayerBox(
+        viewer, Shapes, label="rectangle in", optional="(none)",
+        tooltip="A shapes layer: its selected (or last) rectangle is used.",
+    )  # fmt: skip
+
+
+class ModelBox(ComboBox):
+    """A combo box of models; ``default`` until the list has been read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            label="model", tooltip="The trained network to use.", choices=[("default", "default")]
+        )
+
+
+class DeviceBox(ComboBox):
+    """A combo box of devices; ``auto`` until they have been looked for."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            label="device",
+            tooltip="Where to compute: automatic takes a graphics card where there is one.",
+            choices=[("automatic", "auto")],
+        )
+
+
+class ChoiceFiller(QObject):
+    """Finds models and devices in a thread (that loads torch) and fills the boxes."""
+
+    def __init__(self, models: ModelBox, devices: DeviceBox | None, parent: QObject) -> None:
+        super().__init__(parent)
+        self._models = models
+        self._devices = devices
+        self._task = Task(self)
+        self._task.succeeded.connect(self._fill)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again."""
+        self._task.start(single(find_choices))
+
+    def release(self) -> None:
+        """Stop looking."""
+        self._task.cancel(forget=True)
+
+    def _fill(self, found: tuple[list[tuple[str, str]], list[tuple[str, str]]]) -> None:
+        models, devices = found
+        _offer(self._models, models)
+        if self._devices is not None:
+            _offer(self._devices, devices)
+
+
+def find_choices() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return (label, value) of all models and of all devices; the preferred ones come first."""
+    from napari_kpac.engine import devices
+    from napari_kpac.weights import models
+
+    found = models()
+    offered = [
+        (f"{entry.name}{_suffix(entry.card.status, entry.config.views)}", entry.name)
+        for entry in sorted(found, key=lambda entry: not entry.is_default)
+    ]
+    places = [(f"{device.name} ({device.label})", device.name) for device in devices()]
+    return offered, [("automatic", "auto"), *places]
+
+
+def _suffix(status: str, views: int) -> str:
+    notes = [note for note in (status, "dual-pixel" if views == 2 else "") if note]
+    return f" ({', '.join(notes)})" if notes else ""
+
+
+def _offer(box: ComboBox, choices: list[tuple[str, str]]) -> None:
+    chosen = box.value
+    box.choices = choices
+    if chosen in [value for _, value in choices]:
+        box.value = chosen

@@ -1,0 +1,40 @@
+"""The plugin's preferences in napari's own dialogue, applied to options.
+
+Not for: declaring them (napari.yaml).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from napari.settings import get_plugin_settings
+
+from napari_kpac.options import ImageOptions
+
+Options = TypeVar("Options", bound=ImageOptions)
+
+
+def get(name: str, default: Any) -> Any:
+    """Return a preference, or the default where napari knows of none."""
+    try:
+        settings = get_plugin_settings("napari-kpac")
+    except (KeyError, ValueError):
+        return default
+    return getattr(getattr(settings, "computing", None), name, default)
+
+
+def apply(options: Options) -> Options:
+    """Fill in what the widget left to the preferences: memory, device, model, allocator."""
+    from napari_kpac.engine import allocator
+
+    allocator.enabled = bool(get("keep_memory", True))
+    changes: dict[str, Any] = {}
+    share = float(get("memory_gb", 0) or 0)
+    if share > 0:
+        changes["memory"] = int(share * 1e9)
+    if options.device == "auto":
+        changes["device"] = get("device", "auto") or "auto"
+    if options.model == "default":
+        changes["model"] = get("model", "default") or "default"
+    return replace(options, **changes)

@@ -1,0 +1,103 @@
+"""Long work in a thread, for windows.
+
+The rules of the thread: it touches no widget and no layer; it speaks through signals; it
+stops at the next step after :meth:`Task.cancel`; whatever goes wrong comes back as a message.
+(Qt's generator workers swallow every RuntimeError, and torch's errors are RuntimeErrors: so
+those are caught inside and raised again as something else.)
+
+Not for: the work itself (engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
+from superqt.utils import create_worker
+
+from napari_kpac.errors import KpacError
+from napari_kpac.progress import Progress, Steps
+
+
+class WorkError(KpacError):
+    """Work in a thread failed in a way that nobody foresaw."""
+
+
+class Task(QObject):
+    """At most one piece of work at a time; starting another cancels the one before."""
+
+    progressed = Signal(object)
+    """A Progress."""
+    succeeded = Signal(object)
+    """What the work returned."""
+    failed = Signal(str)
+    """A message for a person."""
+    ended = Signal()
+    """The thread is done, whatever became of the work."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._worker: Any = None
+        self._steps: Steps[Any] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether work is under way."""
+        return self._worker is not None
+
+    def start(self, make: Callable[[], Steps[Any]]) -> None:
+        """Run the steps that ``make`` returns; ``make`` is called in the thread too."""
+        self.cancel(forget=True)
+        worker: Any = create_worker(self._drive, make, _start_thread=False)
+        worker.yielded.connect(self.progressed)
+        worker.returned.connect(self.succeeded)
+        worker.errored.connect(self._fail)
+        worker.finished.connect(self._finish)
+        self._worker = worker
+        worker.start()
+
+    def cancel(self, *, forget: bool = False) -> None:
+        """Ask the work to stop at its next step.
+
+        With ``forget`` nothing more is heard of it: for windows that are going away.
+        """
+        worker = self._worker
+        if worker is None:
+            return
+        worker.quit()
+        if forget:
+            for signal in (worker.yielded, worker.returned, worker.errored, worker.finished):
+                signal.disconnect()
+            self._worker = None
+
+    def _drive(self, make: Callable[[], Steps[Any]]) -> Generator[Progress, None, Any]:
+        steps = self._steps = make()
+        try:
+            return (yield from steps)
+        except RuntimeError as error:
+            raise WorkError(f"the work failed: {error}") from error
+        finally:
+            steps.close()
+
+    def _fail(self, error: BaseException) -> None:
+        text = str(error) or type(error).__name__
+        if not isinstance(error, KpacError):
+            text = f"{type(error).__name__}: {text}"
+        self.failed.emit(text)
+
+    def _finish(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
+        self._worker, self._steps = None, None
+        self.ended.emit()
+
+
+def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:
+    """Make one step of a plain function, so that a :class:`Task` can run it."""
+
+    def steps() -> Steps[Any]:
+        yield from ()
+        return function()
+
+    return steps
