@@ -1,0 +1,132 @@
+"""Renders in a thread of its own: the newest setting only, what is visible first.
+
+The rules of the thread: it owns the Session, touches no layer and no widget, and speaks
+through signals. A request replaces the one before it; the Session stops a render that has
+become pointless between stages.
+
+Not for: showing what was rendered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
+
+from napari_kpac.errors import CancelledError, KpacError
+
+Region = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to render."""
+
+    modulation: Any
+    region: Region | None = None
+    """What is on screen, to be rendered first; None: all at once."""
+    number: int = 0
+
+
+class LiveRenderer(QObject):
+    """One Session in one thread."""
+
+    opened = Signal(object)
+    """The session is ready: its first result."""
+    rendered = Signal(object, int)
+    """A result (whole, or of a region), and the number of the request."""
+    failed = Signal(str)
+    """A message for a person; the renderer goes on if it can."""
+
+    def __init__(self, make_session: Callable[[], Any]) -> None:
+        super().__init__()
+        self._make = make_session
+        self._session: Any = None
+        self._wish: Request | None = None
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="napari-kpac mixer", daemon=True)
+        self._thread.start()
+
+    def request(self, request: Request) -> None:
+        """Render this as soon as possible; what was asked for before is dropped."""
+        with self._changed:
+            # Under the lock: what is cancelled is surely older than this request.
+            if self._session is not None:
+                self._session.cancel()
+            self._wish = request
+            self._changed.notify()
+
+    def close(self, wait: float = 0.0) -> None:
+        """Stop and let go of the Session; with ``wait``, up to so many seconds for the thread."""
+        with self._changed:
+            self._closing = True
+            self._wish = None
+            if self._session is not None:
+                self._session.cancel()
+            self._changed.notify()
+        for signal in (self.opened, self.rendered, self.failed):
+            try:
+                signal.disconnect()
+            except (TypeError, RuntimeError):
+                continue  # nothing was connected
+        if wait:
+            self._thread.join(wait)
+
+    @property
+    def dilations(self) -> tuple[int, ...]:
+        """Dilations of the network's branches; empty while it is being loaded."""
+        session = self._session
+        return () if session is None else tuple(session.config.dilations)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._session = self._make()
+            if not self._closing:
+                self.opened.emit(self._session.render())
+        except Exception as error:
+            self._tell(error)
+            return
+        try:
+            while (request := self._next()) is not None:
+                self._serve(request)
+        finally:
+            with self._changed:
+                session, self._session = self._session, None
+            session.close()
+
+    def _next(self) -> Request | None:
+        with self._changed:
+            while self._wish is None and not self._closing:
+                self._changed.wait()
+            request, self._wish = self._wish, None
+            return None if self._closing else request
+
+    def _serve(self, request: Request) -> None:
+        try:
+            if request.region is not None:
+                part = self._session.render(request.modulation, region=request.region)
+                self._emit(part, request)
+            if self._wish is None:
+                self._emit(self._session.render(request.modulation), request)
+        except CancelledError:
+            return
+        except Exception as error:
+            self._tell(error)
+
+    def _emit(self, result: Any, request: Request) -> None:
+        if not self._closing:
+            self.rendered.emit(result, request.number)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._closing and not isinstance(error, CancelledError):
+            known = isinstance(error, KpacError)
+            self.failed.emit(str(error) if known else f"{type(error).__name__}: {error}")

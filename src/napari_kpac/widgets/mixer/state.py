@@ -1,0 +1,171 @@
+"""What the mixer is set to, as plain data with undo and redo.
+
+Not for: widgets, or rendering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+MOST_GAIN = 2.0
+MOST_STRENGTH = 1.5
+WHOLE = 0
+"""Stands for the whole picture among the labels."""
+
+Rows = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class MixerState:
+    """Every setting that a person can move."""
+
+    gains: Rows
+    """One row per block, one number per dilation."""
+    muted: tuple[tuple[bool, ...], ...]
+    soloed: tuple[tuple[bool, ...], ...]
+    strength: float = 1.0
+    label_gains: Mapping[int, Rows] = field(default_factory=dict)
+    override: Mapping[tuple[int, int], Any] = field(default_factory=dict)
+    """By block and alpha, counted from 1: the layer (its unique id) or number that replaces it."""
+
+    @classmethod
+    def neutral(cls, blocks: int, dilations: int) -> MixerState:
+        """Everything as the network has it."""
+        off = ((False,) * dilations,) * blocks
+        return cls(((1.0,) * dilations,) * blocks, off, off)
+
+    def effective(self) -> Rows:
+        """Return the gains after mute and solo: a soloed dilation silences its neighbours."""
+        rows = []
+        for gains, muted, soloed in zip(self.gains, self.muted, self.soloed, strict=True):
+            alone = any(soloed)
+            rows.append(
+                tuple(
+                    0.0 if mute or (alone and not solo) else gain
+                    for gain, mute, solo in zip(gains, muted, soloed, strict=True)
+                )
+            )
+        return tuple(rows)
+
+    def gains_of(self, label: int) -> Rows:
+        """Return the gains that are edited for a label, or for the whole picture."""
+        return self.gains if label == WHOLE else self.label_gains.get(label, self.gains)
+
+    def with_gain(self, label: int, block: int | None, index: int, value: float) -> MixerState:
+        """Set one gain, in one block or (None) in all."""
+        rows = _changed(self.gains_of(label), block, index, float(np.clip(value, 0, MOST_GAIN)))
+        if label == WHOLE:
+            return replace(self, gains=rows)
+        return replace(self, label_gains={**self.label_gains, label: rows})
+
+    def with_flag(self, name: str, block: int | None, index: int, on: bool) -> MixerState:
+        """Set ``muted`` or ``soloed`` of one dilation, in one block or in all."""
+        return replace(self, **{name: _changed(getattr(self, name), block, index, on)})
+
+    def with_rows(self, label: int, rows: Rows) -> MixerState:
+        """Set all gains at once, mute and solo off."""
+        if label != WHOLE:
+            return replace(self, label_gains={**self.label_gains, label: rows})
+        fresh = MixerState.neutral(len(rows), len(rows[0]))
+        return replace(
+            fresh,
+            gains=rows,
+            strength=self.strength,
+            label_gains=self.label_gains,
+            override=self.override,
+        )
+
+    def with_override(self, block: int, index: int, source: Any) -> MixerState:
+        """Replace one alpha (counted from 1) by a layer or a number; None: the network's own."""
+        others = {key: value for key, value in self.override.items() if key != (block, index)}
+        if source is not None:
+            others[block, index] = source
+        return replace(self, override=others)
+
+    def modulation(self, labels: Any = None, override: Mapping[Any, Any] | None = None) -> Any:
+        """Return the engine's modulation; the label image and the maps come from layers."""
+        from napari_kpac.engine import Modulation
+
+        used = self.label_gains if labels is not None else {}
+        return Modulation(
+            gains=self.effective(),
+            override=override or {},
+            labels=labels if used else None,
+            label_gains=dict(used),
+            strength=self.strength,
+        )
+
+
+class History:
+    """Settings gone through, for undo and redo."""
+
+    MOST = 200
+
+    def __init__(self, state: MixerState) -> None:
+        self._states = [state]
+        self._place = 0
+
+    @property
+    def state(self) -> MixerState:
+        """The present settings."""
+        return self._states[self._place]
+
+    def push(self, state: MixerState) -> None:
+        """Make a new step; what was undone is forgotten."""
+        if state == self.state:
+            return
+        self._states = [*self._states[: self._place + 1], state][-self.MOST :]
+        self._place = len(self._states) - 1
+
+    def undo(self) -> MixerState:
+        """Go one step back, if there is one."""
+        self._place = max(0, self._place - 1)
+        return self.state
+
+    def redo(self) -> MixerState:
+        """Go one step forward again, if there is one."""
+        self._place = min(len(self._states) - 1, self._place + 1)
+        return self.state
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a step back."""
+        return self._place > 0
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is a step forward."""
+        return self._place < len(self._states) - 1
+
+
+def presets(dilations: tuple[int, ...]) -> dict[str, tuple[float, ...]]:
+    """Return named rows of gains: all, each alone, by size of blur, the paper's figure."""
+    count = len(dilations)
+    third = max(1, round(count / 3))
+
+    def only(chosen: range | tuple[int, ...]) -> tuple[float, ...]:
+        return tuple(float(index in chosen) for index in range(count))
+
+    found = {"all (as trained)": (1.0,) * count}
+    for index, dilation in enumerate(dilations):
+        found[f"only dilation {dilation}"] = only((index,))
+    found["small blur"] = only(range(third))
+    found["medium blur"] = only(range(third, count - third) or (count // 2,))
+    found["large blur"] = only(range(count - third, count))
+    for index in {0, count // 2, count - 1}:
+        row = ", ".join("1" if i == index else "0" for i in range(count))
+        found[f"paper's figure: [{row}]"] = only((index,))
+    return found
+
+
+def _changed(rows: Any, block: int | None, index: int, value: Any) -> Any:
+    return tuple(
+        tuple(value if i == index else old for i, old in enumerate(row))
+        if block is None or b == block
+        else row
+        for b, row in enumerate(rows)
+    )
