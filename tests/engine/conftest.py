@@ -9,9 +9,13 @@ def tiny_net(levels=3, *, double=True, **fields):
         **{"levels": levels, "channels": 4, "shape_hidden": 2, "dilations": (1, 2, 4), **fields}
     )
     net = kpac.build(config, seed=3)
-    # Larger weights than at initialisation, so that every path matters.
+    # As large as keeps the signal's size from layer to layer, so that every path matters.
     for parameter in net.parameters():
-        parameter.data.mul_(4 if parameter.ndim > 1 else 1)
+        if parameter.ndim > 1:
+            parameter.data.mul_(1.4 / parameter[0].numel() ** 0.5 / parameter.std())
+    # Alpha and beta take their share away again.
+    for block in net.blocks:
+        block.fusion.weight.data.mul_(12)
     return net.double() if double else net
 
 

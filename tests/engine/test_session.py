@@ -1,6 +1,7 @@
 """The Session: what is kept, what is restarted, and two threads at once."""
 
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -113,6 +114,33 @@ def test_cancel_and_close(image):
         session.render(kpac.Modulation(gains=[0, 1, 1]))
 
 
+def test_a_render_cancelled_anywhere_leaves_nothing_wrong_behind(image, monkeypatch):
+    net = tiny_net(3)
+    moves = [
+        kpac.Modulation(gains=[[0, 1, 1], [1, 1, 1]]),
+        kpac.Modulation(gains=[[0, 1, 1], [1, 0, 1]]),
+        kpac.Modulation(gains=[1, 1, 0.5]),
+    ]
+    wanted = [kpac.deblur(image, net, "cpu", modulation=move).image for move in moves]
+    session = kpac.Session(image, net, "cpu", tile=48)
+    original = kpac.Session._check
+    for stop_at in range(1, 30):
+        for move, region in zip(moves, (None, (5, 40, 5, 50), None), strict=True):
+            count = iter(range(1, 1000))
+
+            def check(self, ticket, count=count, stop_at=stop_at):
+                if next(count) == stop_at:
+                    raise CancelledError("stopped here")
+                original(self, ticket)
+
+            monkeypatch.setattr(kpac.Session, "_check", check)
+            with suppress(CancelledError):
+                session.render(move, region=region)
+        monkeypatch.setattr(kpac.Session, "_check", original)
+        for move, expected in zip(moves, wanted, strict=True):
+            np.testing.assert_allclose(session.render(move).image, expected, atol=1e-6)
+
+
 def test_many_threads_get_consistent_pictures(image):
     session = kpac.Session(image, NET, "cpu")
     rows = [[1, 1, 1], [0, 1, 1], [1, 0, 2], [0.5, 0.5, 0.5]]
@@ -181,6 +209,7 @@ def test_alpha_placement(image):
     assert result.offset == (3.5, 3.5)
     at_image = result.alpha_at_image()
     assert at_image.shape == (2, 3, 72, 96)
-    # The mean of two neighbouring pixels around a cell's centre is close to the cell.
-    middle = at_image[:, :, 3:5, 3:5].mean(axis=(2, 3))
-    np.testing.assert_allclose(middle, result.alpha[:, :, 0, 0], atol=0.01)
+    # Pixel 11 lies half a pixel before the centre of cell 1, at 11.5.
+    np.testing.assert_allclose(at_image[:, :, 3, 3], result.alpha[:, :, 0, 0], atol=1e-6)
+    between = result.alpha[:, :, 0, 0] / 16 + result.alpha[:, :, 1, 0] * 15 / 16
+    np.testing.assert_allclose(at_image[:, :, 11, 0], between, atol=1e-6)

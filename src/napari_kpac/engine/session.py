@@ -59,6 +59,20 @@ class _BlockCache:
     """The cells that it covers; None: the whole picture."""
 
 
+@dataclass(frozen=True)
+class _Rendered:
+    """The last render of the whole picture, at strength 1."""
+
+    mods: Sequence[BlockModulation]
+    residual: Tensor
+    caches: Sequence[_BlockCache]
+    """Only with the attention in them."""
+
+    def is_of(self, mods: Sequence[BlockModulation]) -> bool:
+        """Tell whether it was made with these modulations."""
+        return all(a.same_as(b) for a, b in zip(self.mods, mods, strict=True))
+
+
 class Session:
     """A picture that has been encoded once and can be rendered with any modulation.
 
@@ -101,8 +115,7 @@ class Session:
         self._resources = ExitStack()
         self._encoded = False
         self._caches: list[_BlockCache | None] = []
-        self._residual: Tensor | None = None
-        self._residual_for: list[BlockModulation] | None = None
+        self._last: _Rendered | None = None
         self._half: Session | None = None
         (self._plane,) = self._job.layout.planes()
         self._reader = self._job.reader(self._plane)
@@ -146,7 +159,7 @@ class Session:
         self.cancel()
         with self._lock:
             self._caches = []
-            self._residual = None
+            self._last = None
             self._run.features = None
             self._run.halves = {}
             if self._half is not None:
@@ -239,30 +252,30 @@ class Session:
     ) -> Result:
         mods = block_modulations(modulation, self.config, self._reader.padded)
         outer = self._aligned(rect)
-        if self._residual is not None and self._is_current(mods):
-            residual = _cut(self._residual, rect)
+        if self._last is not None and self._last.is_of(mods):
+            residual, caches = _cut(self._last.residual, rect), self._last.caches
         else:
             local = None if rect == self._whole else self._cells_needed(outer)
             entered, place = self._bottleneck(mods, local, ticket)
             residual = self._decode(entered, place, outer, ticket, progress)
             residual = _cut(residual, rect.inside(outer))
+            caches = self._present()
             if rect == self._whole:
-                self._residual, self._residual_for = residual, mods
+                light = [_BlockCache(cache.alpha, cache.beta) for cache in caches]
+                self._last = _Rendered(mods, residual, light)
         cells = outer.divided(self._run.cell).grown(1, *self._run.cells)
-        alphas = [
-            _cut(cache.alpha, cells if cache.place is None else cells.inside(cache.place))
-            for cache in self._present()
+        used = [
+            _cropped(mod, cells).apply(
+                _cut(cache.alpha, cells if cache.place is None else cells.inside(cache.place))
+            )
+            for mod, cache in zip(mods, caches, strict=True)
         ]
-        used = [_cropped(mod, cells).apply(alpha) for mod, alpha in zip(mods, alphas, strict=True)]
         return self._result(
             modulation, rect, residual,
-            alpha=torch.cat(used), scale=self._run.cell,
+            alpha=torch.cat(used), beta=torch.cat([cache.beta for cache in caches]),
+            scale=self._run.cell,
             origin=(cells.top * self._run.cell - rect.top, cells.left * self._run.cell - rect.left),
         )  # fmt: skip
-
-    def _is_current(self, mods: Sequence[BlockModulation]) -> bool:
-        known = self._residual_for
-        return known is not None and all(a.same_as(b) for a, b in zip(known, mods, strict=True))
 
     @torch.no_grad()
     def _bottleneck(
@@ -275,11 +288,10 @@ class Session:
         """
         last = self.config.blocks - 1
         x = self._features()
-        stale = False
         for index, mod in enumerate(mods):
             self._check(ticket)
             cache = self._caches[index]
-            if stale or cache is None or cache.place is not None:
+            if cache is None or cache.place is not None:
                 if index == last and local is not None:
                     self._caches[index] = self._run_local(index, x, mod, local)
                     break
@@ -287,7 +299,8 @@ class Session:
             if cache.used is None or not cache.used.same_as(mod):
                 cache.fused = self._fuse(index, cache, mod, x)
                 cache.used, cache.gathered = mod, None
-                stale = True
+                # At once, for the render may be cancelled before it gets to them.
+                self._caches[index + 1 :] = [None] * (last - index)
             assert cache.fused is not None  # noqa: S101 - made just above
             x = cache.fused
         return self._enter(local)
@@ -438,17 +451,17 @@ class Session:
         )
         result = self._result(
             modulation, rect, _cut(enlarged, rect),
-            alpha=torch.from_numpy(half.alpha), scale=2 * half.scale,
-            origin=(-rect.top, -rect.left),
+            alpha=torch.from_numpy(half.alpha), beta=torch.from_numpy(half.beta),
+            scale=2 * half.scale, origin=(-rect.top, -rect.left),
         )  # fmt: skip
-        return replace(result, beta=half.beta, draft=True)
+        return replace(result, draft=True)
 
     @property
     def residual(self) -> Tensor:
         """What the last full render adds to the picture (1, 3, H, W), at strength 1."""
-        if self._residual is None:
+        if self._last is None:
             raise CancelledError("nothing has been rendered yet")
-        return self._residual
+        return self._last.residual
 
     def _make_half(self) -> Session:
         """Open a session on the picture at half resolution, seen in the same range."""
@@ -484,6 +497,7 @@ class Session:
         residual: Tensor,
         *,
         alpha: Tensor,
+        beta: Tensor,
         scale: int,
         origin: tuple[int, int],
     ) -> Result:
@@ -491,11 +505,10 @@ class Session:
         restore_into(
             image, self._job, self._plane, rect, self._reader, residual * modulation.strength, rect
         )
-        betas = [cache.beta.float().cpu() for cache in self._present()]
         return Result(
             image=image,
             alpha=alpha.float().cpu().numpy(),
-            beta=torch.cat(betas).numpy() if betas else np.empty((0, 0), np.float32),
+            beta=beta.float().cpu().numpy(),
             recipe=self._job.recipe(modulation, self._plan),
             size=(rect.height, rect.width),
             scale=scale,

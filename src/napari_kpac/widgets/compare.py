@@ -165,16 +165,16 @@ class Comparison:
         def column() -> float:
             return float(after.world_to_data(event.position)[-1])
 
-        reach = NEAR / viewer.camera.zoom / float(after.scale[-1])
+        reach = NEAR / viewer.scene.camera.zoom / float(after.scale[-1])
         if abs(column() - self._column(width)) > reach:
             return
-        was, viewer.camera.mouse_pan = viewer.camera.mouse_pan, False
+        was, viewer.scene.camera.mouse_pan = viewer.scene.camera.mouse_pan, False
         yield
         while event.type == "mouse_move":
             share = np.clip(column() / max(1, width - 1), 0, 1)
             self._slider.setValue(round(float(share) * STEPS))
             yield
-        viewer.camera.mouse_pan = was
+        viewer.scene.camera.mouse_pan = was
 
     def _peek(self, viewer: Viewer) -> Iterator[None]:
         """Hide the result while the key is held."""

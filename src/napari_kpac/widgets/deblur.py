@@ -67,6 +67,7 @@ class DeblurWidget(QWidget):
         self._task.progressed.connect(self._show_progress)
         self._task.succeeded.connect(self._show_result)
         self._task.failed.connect(self._show_error)
+        self._task.cancelled.connect(self._show_cancelled)
         self._task.ended.connect(self._show_idle)
 
         self._image = image_box(napari_viewer)
@@ -251,9 +252,10 @@ class DeblurWidget(QWidget):
         self._message.setText(f"⚠ {text}")
         show_info(text)
 
+    def _show_cancelled(self) -> None:
+        self._message.setText("Cancelled; nothing was changed.")
+
     def _show_idle(self) -> None:
-        if self._button.text() == "Cancel" and self._message.text().startswith("Stopping"):
-            self._message.setText("Cancelled; nothing was changed.")
         self._button.setText("Deblur")
         self._bar.setRange(0, 1)
         self._bar.setValue(0)

@@ -11,6 +11,8 @@ Not for: the work itself (engine).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
@@ -33,13 +35,25 @@ class Task(QObject):
     """What the work returned."""
     failed = Signal(str)
     """A message for a person."""
+    cancelled = Signal()
+    """The work stopped because it was asked to."""
     ended = Signal()
     """The thread is done, whatever became of the work."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._worker: Any = None
+        self._held: dict[str, Any] = {}
         self._steps: Steps[Any] | None = None
+        # A window that is destroyed takes its tasks along without asking them.
+        self.destroyed.connect(partial(_quit, self._held))
+
+    @property
+    def _worker(self) -> Any:
+        return self._held.get("worker")
+
+    @_worker.setter
+    def _worker(self, worker: Any) -> None:
+        self._held["worker"] = worker
 
     @property
     def is_running(self) -> bool:
@@ -49,10 +63,11 @@ class Task(QObject):
     def start(self, make: Callable[[], Steps[Any]]) -> None:
         """Run the steps that ``make`` returns; ``make`` is called in the thread too."""
         self.cancel(forget=True)
-        worker: Any = create_worker(self._drive, make, _start_thread=False)
-        worker.yielded.connect(self.progressed)
+        worker: Any = create_worker(self._drive, make, _start_thread=False, _ignore_errors=True)
+        worker.yielded.connect(self._report)
         worker.returned.connect(self.succeeded)
         worker.errored.connect(self._fail)
+        worker.aborted.connect(self.cancelled)
         worker.finished.connect(self._finish)
         self._worker = worker
         worker.start()
@@ -67,8 +82,10 @@ class Task(QObject):
             return
         worker.quit()
         if forget:
-            for signal in (worker.yielded, worker.returned, worker.errored, worker.finished):
-                signal.disconnect()
+            signals = worker.signals
+            for name in ("yielded", "returned", "errored", "aborted", "finished"):
+                with suppress(TypeError, RuntimeError):  # nothing is connected any more
+                    getattr(signals, name).disconnect()
             self._worker = None
 
     def _drive(self, make: Callable[[], Steps[Any]]) -> Generator[Progress, None, Any]:
@@ -79,6 +96,10 @@ class Task(QObject):
             raise WorkError(f"the work failed: {error}") from error
         finally:
             steps.close()
+
+    def _report(self, progress: Progress) -> None:
+        if self._worker is not None and not self._worker.abort_requested:
+            self.progressed.emit(progress)
 
     def _fail(self, error: BaseException) -> None:
         text = str(error) or type(error).__name__
@@ -91,6 +112,11 @@ class Task(QObject):
             self._steps.close()
         self._worker, self._steps = None, None
         self.ended.emit()
+
+
+def _quit(held: dict[str, Any], _: object = None) -> None:
+    if held.get("worker") is not None:
+        held["worker"].quit()
 
 
 def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:

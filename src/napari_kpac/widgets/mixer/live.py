@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +70,8 @@ class LiveRenderer(QObject):
                 self._session.cancel()
             self._changed.notify()
         for signal in (self.opened, self.rendered, self.failed):
-            try:
+            with suppress(TypeError, RuntimeError):  # nothing is connected any more
                 signal.disconnect()
-            except (TypeError, RuntimeError):
-                continue  # nothing was connected
         if wait:
             self._thread.join(wait)
 

@@ -6,6 +6,7 @@ Not for: rendering (live.py), what the settings mean (state.py).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,9 @@ class MixerWidget(QWidget):
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__()
         self._viewer = napari_viewer
-        self._renderer: LiveRenderer | None = None
+        self._held: dict[str, LiveRenderer | None] = {}
+        # A window that is destroyed does not ask its widgets to close.
+        self.destroyed.connect(partial(_close_renderer, self._held))
         self._source: Image | None = None
         self._index: tuple[int, ...] = ()
         self._painted: Labels | None = None
@@ -295,6 +298,14 @@ class MixerWidget(QWidget):
         self._labels.release()
         self._viewer.dims.events.current_step.disconnect(self._follow_slice)
         self._viewer.layers.events.removed.disconnect(self._follow_removal)
+
+    @property
+    def _renderer(self) -> LiveRenderer | None:
+        return self._held.get("renderer")
+
+    @_renderer.setter
+    def _renderer(self, renderer: LiveRenderer | None) -> None:
+        self._held["renderer"] = renderer
 
     def _stop(self) -> None:
         renderer, self._renderer = self._renderer, None
@@ -707,6 +718,12 @@ class MixerWidget(QWidget):
             self.close_session("The image was removed.")
         if event.value is self._painted:
             self._painted = None
+
+
+def _close_renderer(held: dict[str, LiveRenderer | None], _: object = None) -> None:
+    renderer = held.get("renderer")
+    if renderer is not None:
+        renderer.close()
 
 
 def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> Any:

@@ -1,0 +1,68 @@
+"""Real windows: a viewer that is shown, and a tiny model in the list."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import napari_kpac as kpac
+from napari_kpac.weights import ModelCard, save_network
+from tests.engine.conftest import tiny_net
+
+WAIT = 30_000
+
+
+@pytest.fixture
+def tiny_model(own_models):
+    """A model called ``tiny``: fast, with five dilations as in the paper."""
+    net = tiny_net(3, double=False, dilations=(1, 2, 3, 4, 5))
+    save_network(net, own_models / "tiny.safetensors", ModelCard(name="tiny"))
+    return net
+
+
+@pytest.fixture
+def viewer(make_napari_viewer):
+    """A napari window on screen; the fixture checks that nothing survives it."""
+    shown = make_napari_viewer(show=True)
+    shown.window.resize(1280, 800)
+    return shown
+
+
+@pytest.fixture
+def picture():
+    return np.random.default_rng(0).integers(0, 256, (96, 128, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def docked(viewer, qtbot):
+    """Put a widget into a dock of the window; released at the end."""
+    widgets = []
+
+    def dock(kind):
+        widget = kind(viewer)
+        viewer.window.add_dock_widget(widget, name=kind.__name__, area="right")
+        widgets.append(widget)
+        qtbot.waitUntil(lambda: "tiny" in widget._model.choices, timeout=WAIT)
+        widget._model.value = "tiny"
+        return widget
+
+    yield dock
+    for widget in widgets:
+        with suppress(RuntimeError):  # it went with its window
+            widget.release()
+
+
+@pytest.fixture(autouse=True)
+def small_pool():
+    """Wait for worker threads before the window is checked for leaks."""
+    yield
+    from qtpy.QtCore import QThreadPool
+
+    QThreadPool.globalInstance().waitForDone(WAIT)
+
+
+def result_of(viewer, name):
+    return next(layer for layer in viewer.layers if layer.name == name)
+
+
+__all__ = ["WAIT", "kpac", "result_of"]

@@ -1,0 +1,218 @@
+"""The Deblur widget in a real window, driven with mouse and keyboard."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from napari.layers import Image
+from qtpy.QtCore import Qt
+
+import napari_kpac as kpac
+from napari_kpac.widgets.deblur import DeblurWidget
+from tests.gui.conftest import WAIT, result_of
+
+
+@pytest.fixture
+def widget(docked, tiny_model):
+    return docked(DeblurWidget)
+
+
+def click(qtbot, button):
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def run(qtbot, widget):
+    click(qtbot, widget._button)
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+
+
+def test_one_button_gives_the_engine_s_result(viewer, widget, picture, tiny_model, qtbot):
+    layer = viewer.add_image(
+        picture, name="cup", scale=(0.5, 0.25), translate=(3, 4), rotate=10, units="um",
+        metadata={"mine": 1},
+    )  # fmt: skip
+    run(qtbot, widget)
+    result = result_of(viewer, "cup (deblurred)")
+    assert np.array_equal(result.data, kpac.deblur(picture, "tiny").image)
+    assert result.data.dtype == picture.dtype
+    for name in ("scale", "translate", "rotate", "shear"):
+        np.testing.assert_allclose(getattr(result, name), getattr(layer, name))
+    assert result.units == layer.units
+    assert result.axis_labels == layer.axis_labels
+    assert result.metadata["napari_kpac"]["model"]["name"] == "tiny"
+    assert viewer.layers.index(result) == viewer.layers.index(layer) + 1
+    assert "Done" in widget._message.text()
+
+
+def test_running_again_updates_the_same_layer(viewer, widget, picture, qtbot):
+    layer = viewer.add_image(picture, name="cup")
+    run(qtbot, widget)
+    first = result_of(viewer, "cup (deblurred)")
+    before = first.data.copy()
+    layer.data = 255 - picture
+    layer.name = "mug"
+    run(qtbot, widget)
+    assert [type(each) for each in viewer.layers] == [Image, Image]
+    assert viewer.layers[1] is first
+    assert not np.array_equal(first.data, before)
+
+
+def test_grey_stacks_keep_contrast_and_slices(viewer, widget, qtbot):
+    stack = np.random.default_rng(1).integers(0, 4000, (3, 40, 56)).astype(np.uint16)
+    viewer.add_image(da.from_array(stack, chunks=(1, -1, -1)), name="z", contrast_limits=(5, 3000))
+    run(qtbot, widget)
+    result = result_of(viewer, "z (deblurred)")
+    assert result.data.shape == stack.shape
+    assert result.data.dtype == np.uint16
+    assert tuple(result.contrast_limits) == (5, 3000)
+    viewer.dims.set_current_step(0, 2)
+    widget._scope.value = "slice"
+    run(qtbot, widget)
+    alone = viewer.layers[1]
+    assert alone.data.shape == (1, 40, 56)
+    np.testing.assert_allclose(alone.translate, (2, 0, 0))
+
+
+def test_a_rectangle_is_exactly_that_part(viewer, widget, picture, qtbot):
+    viewer.add_image(picture, name="cup", scale=(2, 2))
+    box = np.array([[10, 20], [10, 90], [60, 90], [60, 20]], float)
+    viewer.add_shapes([box], shape_type="rectangle", name="box", scale=(2, 2))
+    widget._scope.value = "rectangle"
+    assert widget._shapes.visible
+    run(qtbot, widget)
+    assert "rectangle" in widget._message.text()
+    widget._shapes.value = result_of(viewer, "box")
+    run(qtbot, widget)
+    result = result_of(viewer, "cup (deblurred)")
+    whole = kpac.deblur(picture, "tiny").image
+    assert np.abs(result.data.astype(int) - whole[10:60, 20:90]).max() <= 1
+    np.testing.assert_allclose(result.translate, (20, 40))
+
+
+def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
+    from napari_kpac.engine.staged import StagedRun
+
+    viewer.add_image(np.zeros((3, 64, 64), np.uint8), name="stack")
+    original = StagedRun._encode_tile
+
+    def slow(self, tile, levels):
+        import time
+
+        time.sleep(0.3)
+        return original(self, tile, levels)
+
+    monkeypatch.setattr(StagedRun, "_encode_tile", slow)
+    click(qtbot, widget._button)
+    assert widget._button.text() == "Cancel"
+    qtbot.waitUntil(lambda: "Step" in widget._message.text(), timeout=WAIT)
+    click(qtbot, widget._button)
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    assert [layer.name for layer in viewer.layers] == ["stack"]
+    assert widget._button.text() == "Deblur"
+    assert "Cancelled" in widget._message.text()
+
+
+def test_removing_the_image_while_running_leaves_no_orphan(viewer, widget, picture, qtbot):
+    viewer.add_image(picture, name="cup")
+    click(qtbot, widget._button)
+    viewer.layers.clear()
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    assert len(viewer.layers) == 0
+    assert "removed" in widget._message.text()
+
+
+def test_closing_the_window_while_running(viewer, widget, picture, qtbot):
+    viewer.add_image(np.stack([picture] * 4), name="stack", rgb=True)
+    click(qtbot, widget._button)
+    viewer.close()
+
+
+def test_errors_are_shown_and_the_window_lives(viewer, widget, qtbot, monkeypatch):
+    run(qtbot, widget)
+    assert "open a picture" in widget._message.text()
+    viewer.add_image(np.zeros((16, 16), bool), name="mask")
+    run(qtbot, widget)
+    assert "bool" in widget._message.text()
+    from napari_kpac.engine.staged import StagedRun
+
+    def fail(self, tile, levels):
+        raise RuntimeError("the card fell out")
+
+    monkeypatch.setattr(StagedRun, "_encode_tile", fail)
+    viewer.add_image(np.zeros((16, 16), np.uint8), name="grey")
+    widget._image.value = result_of(viewer, "grey")
+    run(qtbot, widget)
+    assert "the card fell out" in widget._message.text()
+    assert widget._button.text() == "Deblur"
+
+
+def test_split_peek_and_difference(viewer, widget, picture, qtbot):
+    layer = viewer.add_image(picture, name="cup")
+    run(qtbot, widget)
+    result = result_of(viewer, "cup (deblurred)")
+    comparison = widget._comparison
+    click(qtbot, comparison._check)
+    assert not result.visible
+    split = result_of(viewer, "split")
+    assert split.data.shape[1] == 128 - round(127 / 2)
+    comparison._slider.setValue(250)
+    qtbot.waitUntil(lambda: split.data.shape[1] == 128 - round(127 / 4), timeout=WAIT)
+    np.testing.assert_allclose(split.translate, (0, round(127 / 4)))
+    shot = viewer.screenshot(canvas_only=True, flash=False)
+    assert shot.std() > 0
+    click(qtbot, comparison._check)
+    assert result.visible
+    assert "split" not in [each.name for each in viewer.layers]
+    peek = comparison._peek(viewer)
+    next(peek)
+    assert not result.visible
+    assert list(peek) == []
+    assert result.visible
+    click(qtbot, comparison._difference)
+    difference = result_of(viewer, "cup (difference)")
+    expected = (result.data.astype(float) - layer.data).mean(axis=-1)
+    np.testing.assert_allclose(difference.data, expected, atol=1e-4)
+
+
+def test_dragging_the_split_in_the_picture(viewer, widget, picture, qtbot):
+    viewer.add_image(picture, name="cup")
+    run(qtbot, widget)
+    comparison = widget._comparison
+    click(qtbot, comparison._check)
+
+    class Event:
+        position = (40.0, float(comparison._column(128)))
+        type = "mouse_press"
+
+    event = Event()
+    drag = comparison._drag(viewer, event)
+    next(drag)
+    event.type, event.position = "mouse_move", (40.0, 100.0)
+    next(drag)
+    event.type = "mouse_release"
+    assert list(drag) == []
+    assert abs(comparison._column(128) - 100) <= 1
+    far = Event()
+    far.position = (40.0, 5.0)
+    assert list(comparison._drag(viewer, far)) == []
+
+
+def test_dual_pixel_boxes_appear_for_dual_models(viewer, docked, own_models, qtbot, tiny_model):
+    from napari_kpac.weights import ModelCard, save_network
+    from tests.engine.conftest import tiny_net
+
+    net = tiny_net(3, double=False, views=2)
+    save_network(net, own_models / "pair.safetensors", ModelCard(name="pair"))
+    widget = docked(DeblurWidget)
+    rng = np.random.default_rng(0)
+    centre, left, right = rng.integers(0, 256, (3, 32, 40, 3), dtype=np.uint8)
+    for name, data in (("centre", centre), ("left", left), ("right", right)):
+        viewer.add_image(data, name=name)
+    widget._image.value = result_of(viewer, "centre")
+    assert not widget._left.visible
+    widget._model.value = "pair"
+    assert widget._left.visible
+    widget._left.value = result_of(viewer, "left")
+    widget._right.value = result_of(viewer, "right")
+    run(qtbot, widget)
+    expected = kpac.deblur(centre, "pair", views=(left, right)).image
+    assert np.array_equal(result_of(viewer, "centre (deblurred)").data, expected)

@@ -1,0 +1,216 @@
+"""The attention mixer in a real window."""
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+from qtpy.QtCore import QPoint, Qt
+
+import napari_kpac as kpac
+from napari_kpac.cli import main
+from napari_kpac.widgets.mixer import MixerWidget
+from napari_kpac.widgets.mixer.state import History, MixerState, presets
+from tests.gui.conftest import WAIT, result_of
+
+
+@pytest.fixture
+def mixer(viewer, docked, tiny_model, picture, qtbot):
+    viewer.add_image(picture, name="cup", scale=(0.5, 0.5), units="um")
+    widget = docked(MixerWidget)
+    open_it(widget, qtbot)
+    yield widget
+    renderer = widget._renderer
+    widget.release()
+    if renderer is not None:
+        renderer.close(wait=10)
+        assert not renderer.is_alive
+
+
+def open_it(widget, qtbot):
+    qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(widget._desk.isEnabled, timeout=WAIT)
+
+
+def shown(viewer):
+    return result_of(viewer, "cup (mixer)").data
+
+
+def expect(viewer, qtbot, picture, modulation):
+    """Wait until the picture on screen is that of a fresh run, which differs from the plain one."""
+    wanted = kpac.deblur(picture, "tiny", modulation=modulation).image.astype(int)
+    if modulation is not None:
+        assert np.abs(kpac.deblur(picture, "tiny").image - wanted).max() > 3
+    qtbot.waitUntil(lambda: np.abs(shown(viewer) - wanted).max() <= 1, timeout=WAIT)
+
+
+def test_opening_shows_the_plain_result_and_all_maps(viewer, mixer, picture, qtbot):
+    expect(viewer, qtbot, picture, None)
+    assert len(mixer._strips) == 2
+    assert [len(strips) for strips in mixer._strips] == [5, 5]
+    assert not mixer._strips[0][0].thumbnail.icon().isNull()
+    assert len(mixer._betas[0].values) == 4
+
+
+def test_dragging_a_slider_moves_the_picture(viewer, mixer, picture, qtbot):
+    slider = mixer._strips[1][2].slider
+    before = shown(viewer).copy()
+    middle = QPoint(slider.width() // 2, slider.height() // 2)
+    qtbot.mousePress(slider, Qt.MouseButton.LeftButton, pos=middle)
+    qtbot.mouseMove(slider, QPoint(middle.x(), slider.height() - 2))
+    qtbot.mouseRelease(
+        slider, Qt.MouseButton.LeftButton, pos=QPoint(middle.x(), slider.height() - 2)
+    )
+    gain = mixer._strips[1][2].gain
+    assert gain < 1
+    rows = np.ones((2, 5))
+    rows[1, 2] = gain
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=rows))
+    assert not np.array_equal(shown(viewer), before)
+    slider.setFocus()
+    qtbot.keyClick(slider, Qt.Key.Key_Up)
+    assert mixer._strips[1][2].gain > gain
+
+
+def test_solo_mute_link_presets_strength_undo(viewer, mixer, picture, qtbot):
+    ones = [1.0] * 5
+    qtbot.mouseClick(mixer._strips[0][1].solo, Qt.MouseButton.LeftButton)
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=[[0, 1, 0, 0, 0], ones]))
+    qtbot.mouseClick(mixer._strips[0][1].solo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._strips[1][4].mute, Qt.MouseButton.LeftButton)
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
+    mixer._link.setChecked(True)
+    mixer._strips[0][0].number.setValue(0.25)
+    both = [[0.25, 1, 1, 1, 1], [0.25, 1, 1, 1, 0]]
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=both))
+    mixer._strength_number.setValue(0.5)
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=both, strength=0.5))
+    mixer.undo()
+    mixer.undo()
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
+    mixer.redo()
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=both))
+    mixer._preset.setCurrentText("only dilation 3")
+    mixer._preset.activated.emit(mixer._preset.currentIndex())
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=[0, 0, 1, 0, 0]))
+    mixer.reset()
+    expect(viewer, qtbot, picture, None)
+
+
+def test_painting_acts_only_where_it_is(viewer, mixer, picture, qtbot):
+    plain = shown(viewer).astype(int)
+    qtbot.mouseClick(mixer._new_labels, Qt.MouseButton.LeftButton)
+    labels = mixer._labels.layer
+    assert labels.data.shape == (96, 128)
+    np.testing.assert_allclose(labels.scale, (0.5, 0.5))
+    assert mixer._label.value() == 1
+    for index in range(5):
+        mixer._strips[0][index].number.setValue(0)
+    labels.brush_size = 24
+    labels.paint((80, 110), 1)
+    mask = np.asarray(labels.data)
+    assert mask.any()
+    rows = [[0.0] * 5, [1.0] * 5]
+    expect(viewer, qtbot, picture, kpac.Modulation(labels=mask, label_gains={1: rows}))
+    change = np.abs(shown(viewer) - plain).max(axis=-1)
+    assert change[mask == 1].max() > 0
+    assert change[mask == 1].max() > change[:24, :24].max()
+
+
+def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, picture, qtbot):
+    qtbot.mouseClick(mixer._strips[0][2].thumbnail, Qt.MouseButton.LeftButton)
+    layer = result_of(viewer, "α3 of block 1")
+    assert layer.data.shape == (12, 16)
+    np.testing.assert_allclose(layer.scale, (4, 4))
+    np.testing.assert_allclose(layer.translate, (1.75, 1.75))
+    assert tuple(layer.contrast_limits) == (0, 1)
+    own = np.zeros((96, 128), np.float32)
+    own[:, 64:] = 1
+    viewer.add_image(own, name="mine")
+    mixer.replace_map(0, 1, result_of(viewer, "mine"))
+    expect(viewer, qtbot, picture, kpac.Modulation(override={(1, 2): own}))
+    mixer.replace_map(0, 1, None)
+    expect(viewer, qtbot, picture, None)
+    viewer.add_image(np.zeros((5, 5)), name="small")
+    mixer.replace_map(0, 1, result_of(viewer, "small"))
+    assert "same size" in mixer._message.text()
+
+
+def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, picture, qtbot, tmp_path):
+    mixer._strips[0][0].number.setValue(0.5)
+    mixer._strips[1][3].number.setValue(1.5)
+    mixer._strength_number.setValue(0.8)
+    rows = [[0.5, 1, 1, 1, 1], [1, 1, 1, 1.5, 1]]
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=rows, strength=0.8))
+    mixer.save_recipe(tmp_path / "look.json")
+    Picture.fromarray(picture).save(tmp_path / "cup.png")
+    call = ["deblur", str(tmp_path / "cup.png"), "-o", str(tmp_path / "out.png")]
+    assert main([*call, "--recipe", str(tmp_path / "look.json")]) == 0
+    again = np.asarray(Picture.open(tmp_path / "out.png"))
+    assert np.array_equal(again, shown(viewer))
+    mixer.reset()
+    mixer.load_recipe(tmp_path / "look.json")
+    expect(viewer, qtbot, picture, kpac.Modulation(gains=rows, strength=0.8))
+    (tmp_path / "bad.json").write_text("{}")
+    mixer._try(lambda: mixer.load_recipe(tmp_path / "bad.json"))
+    assert "bad.json" in mixer._message.text()
+
+
+def test_slices_new_data_and_removal(viewer, mixer, qtbot):
+    stack = np.random.default_rng(3).integers(0, 256, (3, 48, 64), dtype=np.uint8)
+    layer = viewer.add_image(stack, name="stack")
+    mixer._image.value = layer
+    qtbot.mouseClick(mixer._open, Qt.MouseButton.LeftButton)
+    open_it(mixer, qtbot)
+    wanted = kpac.deblur(stack, "tiny").image
+
+    def is_shown(index):
+        data = result_of(viewer, "stack (mixer)").data
+        return data.shape == (1, 48, 64) and np.abs(data[0].astype(int) - wanted[index]).max() <= 1
+
+    first = mixer._index[0]
+    qtbot.waitUntil(lambda: is_shown(first), timeout=WAIT)
+    viewer.dims.set_current_step(0, 2)
+    qtbot.waitUntil(lambda: mixer._index == (2,) and is_shown(2), timeout=WAIT)
+    viewer.layers.remove(layer)
+    assert mixer._renderer is None
+    assert "removed" in mixer._message.text()
+
+
+def test_closing_the_window_while_opening(viewer, docked, tiny_model, picture, qtbot):
+    viewer.add_image(picture, name="cup")
+    widget = docked(MixerWidget)
+    qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
+    renderer = widget._renderer
+    viewer.close()
+    qtbot.waitUntil(lambda: not renderer.is_alive, timeout=WAIT)
+
+
+def test_without_a_picture_it_says_what_to_do(viewer, docked, tiny_model, qtbot):
+    widget = docked(MixerWidget)
+    qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
+    assert "open a picture" in widget._message.text()
+
+
+def test_states():
+    state = MixerState.neutral(2, 3)
+    muted = state.with_flag("muted", 0, 1, True)
+    assert muted.effective() == ((1, 0, 1), (1, 1, 1))
+    soloed = state.with_flag("soloed", None, 2, True)
+    assert soloed.effective() == ((0, 0, 1), (0, 0, 1))
+    assert state.with_gain(0, 1, 0, 7).gains == ((1, 1, 1), (2, 1, 1))
+    assert state.with_gain(4, 0, 0, 0.5).gains_of(4) == ((0.5, 1, 1), (1, 1, 1))
+    history = History(state)
+    history.push(muted)
+    history.push(muted)
+    assert history.undo() is state
+    assert not history.can_undo
+    assert history.redo() is muted
+    history.undo()
+    history.push(soloed)
+    assert not history.can_redo
+    rows = presets((1, 2, 3, 4, 5))
+    assert rows["all (as trained)"] == (1, 1, 1, 1, 1)
+    assert rows["only dilation 4"] == (0, 0, 0, 1, 0)
+    assert rows["small blur"] == (1, 1, 0, 0, 0)
+    assert rows["medium blur"] == (0, 0, 1, 0, 0)
+    assert rows["large blur"] == (0, 0, 0, 1, 1)
+    assert all(len(row) == 1 for row in presets((1,)).values())
