@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import napari_kpac as kpac
@@ -13,7 +13,6 @@ from napari_kpac.optics.batch import Noise, defocus_batch
 from napari_kpac.optics.layers import cut
 from napari_kpac.optics.light import to_linear, to_srgb
 
-modest = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(9, 40), st.integers(9, 40))
 names = st.sampled_from(["disc", "polygon", "gaussian", "rimmed", "random"])
@@ -42,7 +41,6 @@ def test_srgb_and_back():
     assert to_linear(np.array(0.5)) == pytest.approx(0.21404, abs=1e-4)
 
 
-@modest
 @given(sizes, seeds, names, st.booleans(), st.floats(0.05, 0.95))
 def test_a_flat_picture_stays_flat(size, seed, aperture, dual, value):
     radius = radius_map(size, seed, largest=6)
@@ -52,7 +50,6 @@ def test_a_flat_picture_stays_flat(size, seed, aperture, dual, value):
             np.testing.assert_allclose(view, value, atol=2e-4)
 
 
-@modest
 @given(sizes, seeds, names)
 def test_results_stay_within_the_picture_and_repeat(size, seed, aperture):
     rng = np.random.default_rng(seed)
@@ -67,7 +64,6 @@ def test_results_stay_within_the_picture_and_repeat(size, seed, aperture):
     assert np.isin(first.radius, cut(radius).radii).all()
 
 
-@modest
 @given(st.floats(0, 7), names, seeds)
 def test_one_radius_is_a_convolution_in_linear_light(radius, name, seed):
     picture = np.random.default_rng(seed).uniform(size=(33, 41))

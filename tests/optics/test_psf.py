@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from napari_kpac import KpacError
 from napari_kpac.optics import Aperture, find_aperture, halves, psf, random_aperture
-
-modest = settings(max_examples=60, deadline=None)
 
 apertures = st.builds(
     Aperture,
@@ -29,7 +27,6 @@ def moments(kernel):
     return centre, (place**2 @ down + place**2 @ across) / 2
 
 
-@modest
 @given(apertures, st.floats(0, 14), fields)
 def test_every_psf_sums_to_one_is_centred_and_positive(aperture, radius, field):
     kernel = psf(aperture, radius, field=field)
@@ -41,7 +38,6 @@ def test_every_psf_sums_to_one_is_centred_and_positive(aperture, radius, field):
     assert np.abs(centre).max() < 1e-3
 
 
-@modest
 @given(apertures, st.floats(0, 14), st.floats(0, 1))
 def test_halves_sum_to_one_and_average_to_the_whole(aperture, radius, softness):
     kernel = psf(aperture, radius)

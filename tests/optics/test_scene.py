@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from napari_kpac import KpacError
@@ -11,7 +11,6 @@ from napari_kpac.optics.layers import cut
 from napari_kpac.optics.scene import KINDS
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.tuples(st.integers(1, 60), st.integers(1, 60)),
     st.integers(0, 2**40),
