@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig as KPACConfig
     from napari_kpac.network import KPACNet as KPACNet
     from napari_kpac.network import build as build
+    from napari_kpac.optics import Aperture as Aperture
+    from napari_kpac.optics import defocus as defocus
     from napari_kpac.options import BlurMapOptions as BlurMapOptions
     from napari_kpac.options import DeblurOptions as DeblurOptions
     from napari_kpac.progress import Progress as Progress
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from napari_kpac.weights import models as models
 
 _HOMES = {
+    "Aperture": "napari_kpac.optics",
     "BlurMapOptions": "napari_kpac.options",
     "DeblurOptions": "napari_kpac.options",
     "KPACConfig": "napari_kpac.network",
@@ -47,6 +50,7 @@ _HOMES = {
     "build": "napari_kpac.network",
     "deblur": "napari_kpac.engine",
     "deblur_steps": "napari_kpac.engine",
+    "defocus": "napari_kpac.optics",
     "devices": "napari_kpac.engine",
     "load": "napari_kpac.weights",
     "load_recipe": "napari_kpac.engine",

@@ -65,7 +65,7 @@ def check_tile(tile: Any) -> Tile:
     return tile
 
 
-def _option(default: Any, help: str, parse: Callable[[str], Any] = str) -> Any:
+def option(default: Any, help: str, parse: Callable[[str], Any] = str) -> Any:
     """Declare a field with the words that every interface shows for it, and how to read it."""
     return field(default=default, metadata={"help": help, "parse": parse})
 
@@ -94,21 +94,21 @@ def _upsampling(text: str) -> int | str:
 class ImageOptions:
     """How an image is read and where the network runs; shared by all actions on images."""
 
-    model: str = _option("default", "name of a model, or path of a model file")
-    device: str = _option("auto", "auto, cpu, or one of the devices here (cuda:0, mps, xpu:0)")
-    range: RangeRule = _option(
+    model: str = option("default", "name of a model, or path of a model file")
+    device: str = option("auto", "auto, cpu, or one of the devices here (cuda:0, mps, xpu:0)")
+    range: RangeRule = option(
         "auto",
         "values seen as black and white: auto, dtype, unit, percentile, or two as LOW,HIGH",
         _range,
     )
-    rgb: bool | None = _option(None, "whether the last axis is colour; by default as in napari")
-    channel_axis: int | None = _option(None, "axis whose rgb_channels form one colour picture", int)
-    rgb_channels: tuple[int, int, int] | None = _option(
+    rgb: bool | None = option(None, "whether the last axis is colour; by default as in napari")
+    channel_axis: int | None = option(None, "axis whose rgb_channels form one colour picture", int)
+    rgb_channels: tuple[int, int, int] | None = option(
         None, "three channels to process as RGB, as R,G,B", _channels
     )
-    tile: Tile = _option("auto", "side of a tile in pixels, auto, or none for one piece", _tile)
-    memory: Memory = _option(None, "memory budget, for example '4 GB'; default: what is safe")
-    precision: Precision = _option("float32", "float32, or mixed (half precision, GPUs only)")
+    tile: Tile = option("auto", "side of a tile in pixels, auto, or none for one piece", _tile)
+    memory: Memory = option(None, "memory budget, for example '4 GB'; default: what is safe")
+    precision: Precision = option("float32", "float32, or mixed (half precision, GPUs only)")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "range", check_range(self.range))
@@ -148,7 +148,7 @@ class DeblurOptions(ImageOptions):
 class BlurMapOptions(ImageOptions):
     """Options of the blur map."""
 
-    upsampling: int | Literal["auto", "paper"] = _option(
+    upsampling: int | Literal["auto", "paper"] = option(
         "auto",
         "enlarge the picture first: auto (4 up to 1 MP, less above), paper (4), 1, 2 or 4",
         _upsampling,

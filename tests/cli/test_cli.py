@@ -55,6 +55,8 @@ def test_version():
         "models show",
         "models import",
         "reproduce params",
+        "reproduce inverse-kernels",
+        "synthesise",
     ],
 )
 def test_every_command_has_help_with_an_example(command, capsys):

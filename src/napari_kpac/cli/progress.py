@@ -15,9 +15,9 @@ from napari_kpac.progress import Steps
 T = TypeVar("T")
 
 
-def show(steps: Steps[T], title: str) -> T:
+def show(steps: Steps[T], title: str, unit: str = "tile") -> T:
     """Run long work to the end behind a bar on the error stream (none where it is a file)."""
-    with tqdm(desc=title, unit="tile", leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(desc=title, unit=unit, leave=False, disable=not sys.stderr.isatty()) as bar:
         while True:
             try:
                 progress = next(steps)

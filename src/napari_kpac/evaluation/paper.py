@@ -6,6 +6,7 @@ Not for: anything that was measured here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,14 @@ class PaperRow:
     """In billions, for an image of 1280x720."""
     seconds: float | None = None
     """On the authors' GPU, for an image of 1280x720."""
+
+
+class ScaleTriple(TypedDict):
+    """One row of the supplement's figure on blending: scales, and accuracies of the blends."""
+
+    scales: tuple[float, float, float]
+    upsampled: float
+    dilated: float
 
 
 WEIGHT_SHARING = (
@@ -50,4 +59,17 @@ COMPARISON = (
     PaperRow("KPAC (2-level)", 25.24, 0.845, 0.229, 1.58, flops=358, seconds=0.09),
     PaperRow("KPAC (3-level)", 25.24, 0.842, 0.225, 2.06, flops=197, seconds=0.07),
     PaperRow("KPAC (dual)", 25.86, 0.859, 0.185, 2.06),
+)
+
+KERNEL_EXAMPLE = {"psnr_direct": 21.64, "psnr_upsampled": 21.59, "psnr_between": 51.09}
+DEBLUR_EXAMPLE = {"equal": 0.874, "nnls": 0.925}
+DILATED_KERNELS = {"psnr_between": "over 40 dB in every row"}
+GAUSSIAN = "the two are said to be the same"
+
+SCALE_TRIPLES: tuple[ScaleTriple, ...] = (
+    {"scales": (3.0, 3.4, 4.0), "upsampled": 0.9868, "dilated": 0.9855},
+    {"scales": (3.0, 3.5, 4.0), "upsampled": 0.9784, "dilated": 0.9787},
+    {"scales": (3.0, 3.6, 4.0), "upsampled": 0.9896, "dilated": 0.9910},
+    {"scales": (2.0, 2.6, 3.0), "upsampled": 0.9537, "dilated": 0.9612},
+    {"scales": (1.0, 1.7, 2.0), "upsampled": 0.9703, "dilated": 0.9764},
 )

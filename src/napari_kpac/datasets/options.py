@@ -1,0 +1,75 @@
+"""Options of making pairs, as every interface shows them.
+
+Loads nothing heavy. Not for: where photographs come from and pairs go to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from napari_kpac.errors import ConfigError
+from napari_kpac.options import option
+
+
+@dataclass(frozen=True)
+class SynthesisOptions:
+    """What pairs are made of each photograph."""
+
+    per_photo: int = option(1, "pairs made of each photograph", int)
+    val: float = option(0.15, "share of the photographs that go into val_*", float)
+    test: float = option(0.15, "share of the photographs that go into test_*", float)
+    size: int | None = option(None, "longest side; larger photographs are made smaller", int)
+    largest: float = option(8.0, "largest radius of the blur in pixels", float)
+    scene: str = option("random", "radius maps: plane, tilted, objects, smooth or random")
+    aperture: str = option("random", "disc, polygon, gaussian, rimmed or random")
+    near: bool = option(True, "whether parts may be nearer than the plane of focus")
+    layers: int | None = option(
+        None, "layers of a radius map at most; default: one every half pixel or so", int
+    )
+    shot: float = option(2e-4, "shot noise at most: variance per unit of light", float)
+    read: float = option(2e-3, "read noise at most, white being 1", float)
+    highlights: float = option(
+        2.0, "stops that small blown-out spots are brighter than white at most", float
+    )
+    dual: bool = option(False, "write left and right dual-pixel views as well")
+    bits: int = option(8, "8 or 16, of the pictures", int)
+    seed: int = option(0, "the same seed makes the same pairs", int)
+    skip_bad: bool = option(False, "go on without photographs that cannot be used")
+
+    def __post_init__(self) -> None:
+        # Imported here, since it loads more than a command line needs for its help.
+        from napari_kpac.optics.aperture import find_aperture
+        from napari_kpac.optics.scene import KINDS
+
+        if self.per_photo < 1:
+            raise ConfigError(f"at least one pair is made of each photograph, not {self.per_photo}")
+        if not (min(self.val, self.test) >= 0 and self.val + self.test <= 1):
+            raise ConfigError(
+                f"the shares of val ({self.val:g}) and test ({self.test:g}) must not be negative,"
+                " nor be more than 1 together"
+            )
+        if self.size is not None and self.size < 16:
+            raise ConfigError(f"pictures need at least 16 pixels, not {self.size}")
+        if not 0 <= self.largest <= 100:
+            raise ConfigError(f"the largest radius is 0 to 100 pixels, not {self.largest}")
+        if self.scene not in (*KINDS, "random"):
+            raise ConfigError(
+                f"no scene is called {self.scene!r}; choose one of {', '.join(KINDS)} or random"
+            )
+        find_aperture(self.aperture)
+        if self.layers is not None and self.layers < 1:
+            raise ConfigError(f"at least one layer is needed, not {self.layers}")
+        for name, most in (("shot", 1), ("read", 1), ("highlights", 10)):
+            if not 0 <= getattr(self, name) <= most:
+                raise ConfigError(f"{name} lies in 0..{most}, not at {getattr(self, name)}")
+        if self.bits not in (8, 16):
+            raise ConfigError(f"pictures have 8 or 16 bits, not {self.bits}")
+        if self.seed < 0:
+            raise ConfigError(f"a seed is 0 or more, not {self.seed}")
+
+    def record(self) -> dict[str, Any]:
+        """Give what decides how the pairs look, for the folder's record."""
+        kept = asdict(self)
+        del kept["skip_bad"]
+        return kept

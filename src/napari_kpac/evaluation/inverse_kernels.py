@@ -1,0 +1,282 @@
+"""The paper's figures on inverse kernels, made again on pictures that come with scikit-image.
+
+Not for: the kernels themselves (optics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from skimage import data
+
+from napari_kpac.evaluation import paper
+from napari_kpac.evaluation.panels import Picture, kernel_picture, plot, sheet
+from napari_kpac.optics import (
+    Aperture,
+    accuracy,
+    apply_kernel,
+    blend,
+    compare_inverses,
+    dilate,
+    fit_weights,
+    inverse_kernels,
+    psf,
+    upsample,
+    wiener_inverse,
+)
+from napari_kpac.optics.comparison import TOLERANCE, decibels
+
+BASE_RADIUS = 2.0
+"""Of the kernels that are enlarged: a disc of two pixels, a Gaussian of sigma 1."""
+
+Numbers = dict[str, Any]
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: its name, the drawing, and its numbers beside the paper's."""
+
+    name: str
+    picture: Picture
+    numbers: list[Numbers]
+
+
+def inverse_kernel_figures(epsilon: float = 0.01) -> Iterator[Figure]:
+    """Make the paper's five figures on inverse kernels, one after the other.
+
+    Parameters
+    ----------
+    epsilon
+        Noise-to-signal ratio of the Wiener inverse; the paper does not state its own.
+    """
+    kernels = {
+        "disc": psf(Aperture("disc"), BASE_RADIUS),
+        "gaussian": psf(Aperture("gaussian"), BASE_RADIUS),
+    }
+    disc = kernels["disc"]
+    inverse = wiener_inverse(disc, epsilon, tolerance=TOLERANCE)
+    yield _kernel_example(kernels, epsilon)
+    yield _deblur_example(disc, inverse)
+    yield _dilated_kernels(kernels, epsilon)
+    yield _scale_triples(disc, inverse)
+    yield _gaussian_upsampling()
+
+
+def _kernel_example(kernels: dict[str, Doubles], epsilon: float) -> Figure:
+    """Show both sides of Eq. 4: the inverse of the enlarged kernel, the enlarged inverse."""
+    scale, sharp = 5, _picture("camera")
+    rows, numbers = [], []
+    for name, kernel in kernels.items():
+        blurred = apply_kernel(sharp, upsample(kernel, scale))
+        both = compare_inverses(blurred, inverse_kernels(kernel, scale, epsilon))
+        numbers.append(
+            {
+                "kernel": name,
+                "scale": scale,
+                "psnr_direct": decibels(sharp, both.by_direct),
+                "psnr_upsampled": decibels(sharp, both.by_upsampled),
+                "psnr_between": both.direct_to_upsampled,
+                "paper": paper.KERNEL_EXAMPLE,
+            }
+        )
+        ours = numbers[-1]
+        rows.append(
+            [
+                (sharp, f"sharp\nk: {name}"),
+                (blurred, f"(a) blurred by k up {scale}\n{decibels(sharp, blurred):.2f} dB"),
+                (both.by_direct, f"(b) inverse of k up {scale}\n{ours['psnr_direct']:.2f} dB"),
+                (
+                    both.by_upsampled,
+                    f"(c) inverse, then up {scale}\n{ours['psnr_upsampled']:.2f} dB,"
+                    f" to (b) {ours['psnr_between']:.1f}",
+                ),
+            ]
+        )
+    title = "Eq. 4: inverting an enlarged kernel, and enlarging an inverse"
+    return Figure("kernel_example", sheet(title, rows), numbers)
+
+
+def _deblur_example(kernel: Doubles, inverse: Doubles) -> Figure:
+    """Blend what kernels of scale 3 and 4 make of a blur of scale 3.5."""
+    sharp = _picture("camera")
+    trio = _Triple(sharp, kernel, inverse, (3, 3.5, 4))
+    numbers = [{**trio.numbers("upsampled"), "paper": paper.DEBLUR_EXAMPLE}]
+    cells = [
+        (trio.blurred, "(a) blurred\nscale 3.5"),
+        (trio.upsampled[0], "(b) deblurred\nscale 3"),
+        (trio.upsampled[1], "(c) deblurred\nscale 4"),
+        (
+            blend(trio.upsampled, (0.5, 0.5)),
+            f"(d) 0.5 (b) + 0.5 (c)\naccuracy {numbers[0]['equal']:.2%}",
+        ),
+        (
+            blend(trio.upsampled, trio.weights("upsampled")),
+            f"(d') by least squares\naccuracy {numbers[0]['nnls']:.2%}",
+        ),
+        (trio.target, "(e) deblurred\nscale 3.5"),
+    ]
+    return Figure("deblur_example", sheet("Eq. 5: a scale between two others", [cells]), numbers)
+
+
+def _dilated_kernels(kernels: dict[str, Doubles], epsilon: float) -> Figure:
+    """Show that a dilated inverse does what an enlarged one does."""
+    rows, numbers = [], []
+    for (name, kernel), picture in zip(kernels.items(), ("chelsea", "coffee"), strict=True):
+        sharp = _picture(picture)
+        for scale in (3, 4, 5):
+            blurred = apply_kernel(sharp, upsample(kernel, scale))
+            both = compare_inverses(blurred, inverse_kernels(kernel, scale, epsilon))
+            numbers.append(
+                {
+                    "kernel": name,
+                    "picture": picture,
+                    "scale": scale,
+                    "psnr_blurred": decibels(sharp, blurred),
+                    "psnr_upsampled": decibels(sharp, both.by_upsampled),
+                    "psnr_dilated": decibels(sharp, both.by_dilated),
+                    "psnr_between": both.upsampled_to_dilated,
+                    "paper": paper.DILATED_KERNELS,
+                }
+            )
+            ours, reach = numbers[-1], 6 * scale
+            rows.append(
+                [
+                    (blurred, f"(a) blurred, {name}\nscale {scale}"),
+                    (sharp, "(b) sharp"),
+                    (kernel_picture(both.kernels.upsampled, reach), f"(c) inverse up {scale}"),
+                    (both.by_upsampled, f"(d) by (c)\n{ours['psnr_upsampled']:.2f} dB"),
+                    (kernel_picture(both.kernels.dilated, reach), f"(e) inverse dilated {scale}"),
+                    (
+                        both.by_dilated,
+                        f"(f) by (e)\n{ours['psnr_dilated']:.2f} dB, to (d)"
+                        f" {both.upsampled_to_dilated:.1f}",
+                    ),
+                ]
+            )
+    title = "Enlarged and dilated inverse kernels (kernels: grey is zero, root scale)"
+    return Figure("dilated_kernels", sheet(title, rows), numbers)
+
+
+def _scale_triples(kernel: Doubles, inverse: Doubles) -> Figure:
+    """Blend with enlarged and with dilated kernels, for the supplement's five triples."""
+    rows, numbers = [], []
+    pictures = ("camera", "coffee", "chelsea", "astronaut", "rocket")
+    for row, picture in zip(paper.SCALE_TRIPLES, pictures, strict=True):
+        trio = _Triple(_picture(picture), kernel, inverse, row["scales"])
+        ours: Numbers = {
+            "scales": row["scales"],
+            "picture": picture,
+            "upsampled": trio.numbers("upsampled"),
+            "dilated": trio.numbers("dilated"),
+            "paper": {"upsampled": row["upsampled"], "dilated": row["dilated"]},
+        }
+        numbers.append(ours)
+        low, between, high = row["scales"]
+        rows.append(
+            [
+                (trio.blurred, f"(a) blurred\nscale {between}"),
+                (trio.upsampled[0], f"(b) deblurred\nscale {low}"),
+                (trio.upsampled[1], f"(c) deblurred\nscale {high}"),
+                *(
+                    (
+                        blend(trio.pictures(how), trio.weights(how)),
+                        f"({letter}) blended, {how}\naccuracy {ours[how]['nnls']:.2%}",
+                    )
+                    for letter, how in (("d", "upsampled"), ("e", "dilated"))
+                ),
+                (trio.target, f"(f) deblurred\nscale {between}"),
+            ]
+        )
+    title = "Eq. 5 with enlarged and with dilated inverse kernels, weights by least squares"
+    return Figure("scale_triples", sheet(title, rows), numbers)
+
+
+def _gaussian_upsampling() -> Figure:
+    """Compare an enlarged Gaussian with a Gaussian of three times the width.
+
+    Both are sampled at the middle of each pixel. A point spread function is averaged over
+    the pixel, which widens the small one by more than the large one.
+    """
+    scale = 3
+    kernel, wide = _sampled_gaussian(1), _sampled_gaussian(scale)
+    enlarged = upsample(kernel, scale)
+    middle = {
+        "k": kernel[kernel.shape[0] // 2],
+        "up": enlarged[enlarged.shape[0] // 2],
+        "wide": wide[wide.shape[0] // 2],
+    }
+    places = {name: np.arange(len(line)) - len(line) // 2 for name, line in middle.items()}
+    common = np.intersect1d(places["up"], places["wide"])
+    lines = [middle[name][np.isin(places[name], common)] for name in ("up", "wide")]
+    worst = float(np.abs(lines[0] - lines[1]).max() / middle["wide"].max())
+    shown = np.abs(places["up"]) <= 12
+    picture = plot(
+        f"A Gaussian enlarged {scale} times, and one of {scale} times the width:"
+        f" they differ by {worst:.1%} of the peak at most",
+        [
+            ("k / 9, sigma 1", places["k"], middle["k"] / scale**2, (120, 120, 120), False),
+            (
+                "k up 3, divided by 9",
+                places["up"][shown],
+                middle["up"][shown],
+                (31, 119, 180),
+                False,
+            ),
+            ("k', sigma 3", places["wide"], middle["wide"], (214, 39, 40), True),
+        ],
+        x_label="pixels from the middle",
+        y_label="weight",
+    )
+    numbers = [{"scale": scale, "largest_difference_share_of_peak": worst, "paper": paper.GAUSSIAN}]
+    return Figure("gaussian_upsampling", picture, numbers)
+
+
+class _Triple:
+    """A blur of one scale, deblurred with kernels of a smaller and a larger one."""
+
+    def __init__(
+        self,
+        sharp: Doubles,
+        kernel: Doubles,
+        inverse: Doubles,
+        scales: tuple[float, float, float],
+    ) -> None:
+        low, between, high = scales
+        self.blurred = apply_kernel(sharp, upsample(kernel, between))
+        self.target = apply_kernel(self.blurred, upsample(inverse, between))
+        self.upsampled = [apply_kernel(self.blurred, upsample(inverse, s)) for s in (low, high)]
+        self.dilated = [apply_kernel(self.blurred, dilate(inverse, int(s))) for s in (low, high)]
+
+    def pictures(self, how: str) -> list[Doubles]:
+        return self.dilated if how == "dilated" else self.upsampled
+
+    def weights(self, how: str) -> Doubles:
+        return fit_weights(self.pictures(how), self.target)
+
+    def numbers(self, how: str) -> Numbers:
+        """Give the accuracy with equal and with fitted weights."""
+        pictures, weights = self.pictures(how), self.weights(how)
+        equal = accuracy(blend(pictures, (0.5, 0.5)), self.target)
+        return {
+            "equal": equal.value,
+            "nnls": accuracy(blend(pictures, weights), self.target).value,
+            "weights": [float(weight) for weight in weights],
+            "left_out": equal.left_out,
+        }
+
+
+def _sampled_gaussian(sigma: int) -> Doubles:
+    line = np.exp(-0.5 * (np.arange(-4 * sigma, 4 * sigma + 1) / sigma) ** 2)
+    kernel: Doubles = np.outer(line, line) / line.sum() ** 2
+    return kernel
+
+
+def _picture(name: str) -> Doubles:
+    """Give a picture of scikit-image as floats in 0..1, none of which needs a download."""
+    pixels: Doubles = getattr(data, name)() / 255.0
+    return pixels

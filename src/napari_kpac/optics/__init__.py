@@ -1,0 +1,57 @@
+"""Defocus itself, without a network: made, inverted and estimated.
+
+Not for: the network and its weights, windows, or files of pairs (datasets).
+"""
+
+from napari_kpac.optics.aperture import Aperture, find_aperture, random_aperture
+from napari_kpac.optics.blending import Accuracy, accuracy, blend, fit_weights
+from napari_kpac.optics.classical import TwoStep, TwoStepOptions, two_step, two_step_steps
+from napari_kpac.optics.comparison import (
+    InverseComparison,
+    InverseKernels,
+    compare_inverses,
+    inverse_kernels,
+)
+from napari_kpac.optics.defocusing import Defocused, defocus
+from napari_kpac.optics.ebdb import DefocusMap, defocus_map
+from napari_kpac.optics.hyper_laplacian import deconvolve
+from napari_kpac.optics.inverse import (
+    apply_kernel,
+    dilate,
+    inverse_on_grid,
+    upsample,
+    wiener_inverse,
+)
+from napari_kpac.optics.kernels import halves, psf
+from napari_kpac.optics.scene import radius_map
+
+__all__ = [
+    "Accuracy",
+    "Aperture",
+    "DefocusMap",
+    "Defocused",
+    "InverseComparison",
+    "InverseKernels",
+    "TwoStep",
+    "TwoStepOptions",
+    "accuracy",
+    "apply_kernel",
+    "blend",
+    "compare_inverses",
+    "deconvolve",
+    "defocus",
+    "defocus_map",
+    "dilate",
+    "find_aperture",
+    "fit_weights",
+    "halves",
+    "inverse_kernels",
+    "inverse_on_grid",
+    "psf",
+    "radius_map",
+    "random_aperture",
+    "two_step",
+    "two_step_steps",
+    "upsample",
+    "wiener_inverse",
+]

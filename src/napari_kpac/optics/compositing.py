@@ -1,0 +1,221 @@
+"""Blur the layers of a batch of pictures with FFTs and lay them over each other. Torch.
+
+Not for: sRGB, noise and highlights (batch), or cutting the layers (layers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.fft import next_fast_len
+from torch import Tensor
+
+from napari_kpac.optics.aperture import Aperture
+from napari_kpac.optics.kernels import halves, psf
+from napari_kpac.optics.layers import Layers
+
+SHARP = 0.25
+"""Radius in pixels below which a layer is in focus."""
+ZONES = (-1.0, 0.0, 1.0)
+"""Field positions at which the cat's eye is drawn; between them results are cross-faded."""
+
+
+def composite(
+    light: Tensor,
+    bright: Tensor,
+    scenes: Sequence[Layers],
+    apertures: Sequence[Aperture],
+    *,
+    dual: bool,
+) -> Tensor:
+    """Blur the linear light of a batch, layer by layer.
+
+    Parameters
+    ----------
+    light, bright
+        (B, C, H, W): what is seen in focus, and what spreads out of focus, where blown-out
+        pixels may be brighter than white.
+    scenes, apertures
+        The layers and the lens of each picture.
+    dual
+        Also make the left and right views.
+
+    Returns
+    -------
+    torch.Tensor
+        (views, B, C, H, W): the whole aperture and, where asked for, its left and right half.
+
+    Notes
+    -----
+    Where layers hide each other they are laid over each other one by one, far to near. Where
+    none does, they are summed in the Fourier domain and transformed back once. Either way the
+    light is divided by the mask that was blurred along with it.
+    """
+    views = light.new_empty(3 if dual else 1, *light.shape)
+    occlude = [scene.occlude for scene in scenes]
+    for wanted in sorted(set(occlude)):
+        group = [i for i, hides in enumerate(occlude) if hides == wanted]
+        own = light[group]
+        work = _Group(
+            own,
+            own if bright is light else bright[group],
+            [scenes[i] for i in group],
+            [apertures[i] for i in group],
+            dual=dual,
+        )
+        views[:, group] = work.over() if wanted else work.sum()
+    return views
+
+
+class _Group:
+    """Pictures that are blurred together, mirrored at their edges as far as the blur reaches."""
+
+    def __init__(
+        self,
+        light: Tensor,
+        bright: Tensor,
+        scenes: Sequence[Layers],
+        apertures: Sequence[Aperture],
+        *,
+        dual: bool,
+    ) -> None:
+        self.scenes, self.apertures = scenes, apertures
+        self.views = 3 if dual else 1
+        self.height, self.width = light.shape[-2:]
+        self.count = max(len(scene.radii) for scene in scenes)
+        self.fields = [(0.0, 0.0)]
+        if any(aperture.cats_eye for aperture in apertures):
+            self.fields = [(y, x) for y in ZONES for x in ZONES]
+        self.margin = max(
+            psf(aperture, float(np.abs(scene.radii).max()), field=field).shape[0] // 2
+            for aperture, scene in zip(apertures, scenes, strict=True)
+            for field in self.fields
+        )
+        self.rows, self.columns = (_mirror(n, self.margin) for n in (self.height, self.width))
+        self.size = len(self.rows), len(self.columns)
+        self.pictures = [
+            (
+                own,
+                own if bright is light else bright[b],
+                torch.from_numpy(scene.index).to(own.device),
+            )
+            for b, (own, scene) in enumerate(zip(light, scenes, strict=True))
+        ]
+        self.continued: dict[int, tuple[int, list[Tensor]]] = {}
+
+    def over(self) -> Tensor:
+        """Lay the layers over each other, far to near."""
+        canvas = self._empty()
+        for i in reversed(range(self.count)):
+            planes = self._planes(i)
+            if all(abs(_radius(scene, i)) < SHARP for scene in self.scenes):
+                blurred = self._crop(planes, self.margin).expand(
+                    self.views, *planes.shape[:2], -1, -1
+                )
+            else:
+                spectrum = torch.fft.rfft2(planes)
+                blurred = self._faded(
+                    self._back_from(spectrum * self._transfer(i, field)) for field in self.fields
+                )
+            covered = blurred[:, :, -1:].clamp(0, 1)
+            canvas = canvas * (1 - covered) + blurred
+        return _divided(canvas)
+
+    def sum(self) -> Tensor:
+        """Sum the layers in the Fourier domain."""
+        sums: list[Tensor] = []
+        for i in range(self.count):
+            spectrum = torch.fft.rfft2(self._planes(i))
+            parts = [spectrum * self._transfer(i, field) for field in self.fields]
+            sums = [a.add_(b) for a, b in zip(sums, parts, strict=True)] if sums else parts
+        return _divided(self._faded(self._back_from(spectrum) for spectrum in sums))
+
+    def _planes(self, i: int) -> Tensor:
+        """Light and mask of one layer, (B, C + 1, height, width), zero outside the layer."""
+        chosen = []
+        for b, scene in enumerate(self.scenes):
+            radius = _radius(scene, i)
+            light, bright, index = self._continued(b, i)
+            mask = (index == i).to(light.dtype)[None]
+            chosen.append(torch.cat([(light if abs(radius) < SHARP else bright) * mask, mask]))
+        return torch.stack(chosen)
+
+    def _continued(self, b: int, i: int) -> list[Tensor]:
+        """Light, bright and index of a picture, continued behind what is nearer than a layer."""
+        scene = self.scenes[b]
+        first = scene.first_behind(i) if scene.occlude else 0
+        if b not in self.continued or self.continued[b][0] != first:
+            behind = scene.behind(first)
+            if behind is None:
+                behind = np.arange(self.height * self.width).reshape(self.height, self.width)
+            pixels = torch.from_numpy(behind[self.rows[:, None], self.columns])
+            pixels = pixels.to(self.pictures[b][0].device)
+            light, bright, index = self.pictures[b]
+            planes = [plane.flatten(-2)[..., pixels] for plane in (light, index)]
+            planes.insert(1, planes[0] if bright is light else bright.flatten(-2)[..., pixels])
+            # Layers are drawn in order, so that only the latest is wanted again.
+            self.continued[b] = first, planes
+        return self.continued[b][1]
+
+    def _transfer(self, i: int, field: tuple[float, float]) -> Tensor:
+        """Transfer functions of one layer, (views, B, 1, height, width // 2 + 1)."""
+        reach = 2 * self.margin + 1
+        drawn = np.zeros((self.views, len(self.scenes), 1, reach, reach), dtype=np.float32)
+        for b, (scene, aperture) in enumerate(zip(self.scenes, self.apertures, strict=True)):
+            radius = _radius(scene, i)
+            kernel = psf(aperture, abs(radius) if abs(radius) >= SHARP else 0.0, field=field)
+            edge = self.margin - kernel.shape[0] // 2
+            inside = slice(edge, reach - edge)
+            shapes = (kernel, *halves(kernel)) if self.views > 1 else (kernel,)
+            for view, shape in enumerate(shapes):
+                # In front of the plane of focus the image of the opening is upside down.
+                drawn[view, b, 0, inside, inside] = shape if radius >= 0 else shape[::-1, ::-1]
+        kernels = torch.from_numpy(drawn).to(self.pictures[0][0].device)
+        transfer: Tensor = torch.fft.rfft2(kernels, s=self.size)
+        return transfer
+
+    def _back_from(self, spectrum: Tensor) -> Tensor:
+        # The kernels sit in the corner instead of around it, which shifts everything by margin.
+        return self._crop(torch.fft.irfft2(spectrum, s=self.size), 2 * self.margin)
+
+    def _crop(self, planes: Tensor, start: int) -> Tensor:
+        return planes[..., start : start + self.height, start : start + self.width]
+
+    def _faded(self, parts: Iterable[Tensor]) -> Tensor:
+        """Cross-fade what was blurred for each field position."""
+        total = self._empty()
+        for field, part in zip(self.fields, parts, strict=True):
+            if len(self.fields) == 1:
+                return part
+            y, x = (
+                (1 - (torch.linspace(-1, 1, size) - place).abs()).clamp(min=0)
+                for size, place in zip((self.height, self.width), field, strict=True)
+            )
+            total += part * (y[:, None] * x).to(part.device)
+        return total
+
+    def _empty(self) -> Tensor:
+        light = self.pictures[0][0]
+        shape = self.views, len(self.scenes), len(light) + 1, self.height, self.width
+        zeros: Tensor = light.new_zeros(shape)
+        return zeros
+
+
+def _radius(scene: Layers, i: int) -> float:
+    """Radius of a layer; 0 where a picture has fewer layers than others of its batch."""
+    return float(scene.radii[i]) if i < len(scene.radii) else 0.0
+
+
+def _mirror(size: int, margin: int) -> npt.NDArray[np.int64]:
+    """Give indices that mirror an axis at both ends, up to a length that suits the FFT."""
+    length = next_fast_len(size + 2 * margin, real=True)
+    place = (np.arange(length) - margin) % (2 * size)
+    mirrored: npt.NDArray[np.int64] = np.minimum(place, 2 * size - 1 - place)
+    return mirrored
+
+
+def _divided(canvas: Tensor) -> Tensor:
+    return canvas[:, :, :-1] / canvas[:, :, -1:].clamp(min=1e-4)

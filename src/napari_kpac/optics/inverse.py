@@ -1,0 +1,178 @@
+"""Inverse kernels: Wiener inversion, upsampling, dilation, application (paper, section 3).
+
+Not for: blending their results (blending), or deconvolution with priors (hyper_laplacian).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.signal import oaconvolve
+
+from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.optics.kernels import check_kernel
+from napari_kpac.optics.pixels import Doubles, check_finite
+
+LANCZOS = 3
+LARGEST_GRID = 4096
+"""Side of the grid at which the search for a support is given up."""
+
+Method = Literal["lanczos", "fourier"]
+
+
+def wiener_inverse(kernel: Doubles, epsilon: float = 0.01, *, tolerance: float = 0.01) -> Doubles:
+    """Invert a blur kernel by Wiener's rule.
+
+    Parameters
+    ----------
+    kernel
+        A plane of odd size that sums to 1.
+    epsilon
+        Noise-to-signal ratio; larger means a smoother and smaller inverse.
+    tolerance
+        The support is grown until the sum of the inverse is 1 / (1 + epsilon) within this
+        share, and stays so for every larger support.
+
+    Returns
+    -------
+    numpy.ndarray
+        A plane of odd size; convolving the blurred picture with it undoes the blur.
+    """
+    check_kernel(kernel)
+    _check_epsilon(epsilon)
+    goal = 1 / (1 + epsilon)
+    grid = 8 * (max(kernel.shape) // 2) + 64
+    while grid <= LARGEST_GRID:
+        whole = inverse_on_grid(embedded(kernel, grid + 1), epsilon)
+        half = grid // 2
+        distance = np.abs(np.arange(-half, half + 1))
+        rings = np.bincount(
+            np.maximum(distance[:, None], distance).ravel(), whole.ravel(), half + 1
+        )
+        off = np.abs(np.cumsum(rings) - goal) > tolerance * goal
+        reach = int(off.nonzero()[0].max(initial=-1)) + 1
+        # In the outer half of a grid the inverse has met its own repetitions.
+        if reach <= half // 2:
+            reach = max(reach, max(kernel.shape) // 2)
+            cropped: Doubles = whole[
+                half - reach : half + reach + 1, half - reach : half + reach + 1
+            ]
+            return cropped.copy()
+        grid *= 2
+    raise ConfigError(
+        f"the inverse of a {kernel.shape[1]}x{kernel.shape[0]} kernel does not fit into"
+        f" {LARGEST_GRID} pixels at epsilon {epsilon:g}; use a larger epsilon"
+    )
+
+
+def inverse_on_grid(kernel: Doubles, epsilon: float) -> Doubles:
+    """Invert a kernel on its own grid, which repeats itself at the edges."""
+    _check_epsilon(epsilon)
+    transfer = np.fft.fft2(np.fft.ifftshift(kernel))
+    inverse = np.conj(transfer) / (np.abs(transfer) ** 2 + epsilon)
+    centred: Doubles = np.fft.fftshift(np.fft.ifft2(inverse).real)
+    return centred
+
+
+def upsample(kernel: Doubles, scale: float, method: Method = "lanczos") -> Doubles:
+    """Enlarge a kernel ``scale`` times and divide it by scale squared, which keeps its sum.
+
+    Parameters
+    ----------
+    kernel
+        A plane of odd size.
+    scale
+        At least 1. The Fourier method needs one that gives whole sizes.
+    method
+        "lanczos" interpolates with a three-lobed kernel and lets it ring out beyond the edge;
+        "fourier" pads the spectrum with zeros, on a grid that repeats itself.
+    """
+    check_kernel(kernel, normalised=False)
+    if not 1 <= scale < np.inf:
+        raise ConfigError(f"kernels are enlarged, so the scale is at least 1, not {scale}")
+    if method == "lanczos":
+        down, across = (_lanczos_matrix(size, scale) for size in kernel.shape)
+        enlarged: Doubles = down @ kernel @ across.T / scale**2
+        return enlarged
+    if method == "fourier":
+        return _fourier(kernel, scale)
+    raise ConfigError(f"no upsampling is called {method!r}; choose lanczos or fourier")
+
+
+def dilate(kernel: Doubles, scale: int) -> Doubles:
+    """Insert ``scale - 1`` zeros between the values of a kernel, as an atrous convolution does."""
+    check_kernel(kernel, normalised=False)
+    if scale != int(scale) or scale < 1:
+        raise ConfigError(f"a dilation is a whole number from 1 on, not {scale}")
+    spread = np.zeros([(size - 1) * int(scale) + 1 for size in kernel.shape])
+    spread[:: int(scale), :: int(scale)] = kernel
+    return spread
+
+
+def apply_kernel(image: npt.NDArray[Any], kernel: Doubles) -> Doubles:
+    """Convolve a grey (H, W) or colour (H, W, C) picture of floats with a kernel.
+
+    The picture is mirrored at its edges, which is the one continuation that blurring and
+    inverting with symmetric kernels both keep: the edges of a picture that was blurred in
+    this way are restored like the rest.
+    """
+    if image.ndim not in (2, 3) or not image.size:
+        raise ImageError(f"a picture (H, W) or (H, W, C) is needed, got shape {image.shape}")
+    check_finite(image, "picture")
+    check_finite(kernel, "kernel")
+    rows, columns = kernel.shape
+    # An even side has its middle at size // 2, as fftshift leaves it.
+    before, after = (rows // 2, columns // 2), ((rows - 1) // 2, (columns - 1) // 2)
+    sides = [(after[0], before[0]), (after[1], before[1])] + [(0, 0)] * (image.ndim - 2)
+    padded = np.pad(image.astype(np.float64), sides, mode="symmetric")
+    spread = kernel.reshape(*kernel.shape, *[1] * (image.ndim - 2))
+    convolved: Doubles = oaconvolve(padded, spread, mode="valid", axes=(0, 1))
+    return convolved
+
+
+def embedded(kernel: Doubles, size: int) -> Doubles:
+    """Put a kernel of odd size into the middle of a square of zeros of odd size."""
+    if size < max(kernel.shape):
+        raise ConfigError(f"a kernel of shape {kernel.shape} does not fit into {size} pixels")
+    before = [(size - side) // 2 for side in kernel.shape]
+    return np.pad(
+        kernel, [(b, size - side - b) for b, side in zip(before, kernel.shape, strict=True)]
+    )
+
+
+def _lanczos_matrix(size: int, scale: float) -> Doubles:
+    """Weights of every input for every output, each output's weights summing to 1."""
+    half = size // 2
+    reach = int(np.ceil(scale * (half + LANCZOS))) - 1
+    place = np.arange(-reach, reach + 1) / scale
+    # Weights of all whole positions, those beyond the kernel's edge included, are normalised.
+    wide = np.arange(-half - 2 * LANCZOS, half + 2 * LANCZOS + 1)
+    offset = place[:, None] - wide
+    weights = np.where(np.abs(offset) < LANCZOS, np.sinc(offset) * np.sinc(offset / LANCZOS), 0)
+    weights /= weights.sum(axis=1, keepdims=True)
+    matrix: Doubles = weights[:, 2 * LANCZOS : -2 * LANCZOS]
+    return matrix
+
+
+def _fourier(kernel: Doubles, scale: float) -> Doubles:
+    sizes = [scale * side for side in kernel.shape]
+    if any(abs(size - round(size)) > 1e-9 for size in sizes):
+        raise ConfigError(
+            f"a kernel of shape {kernel.shape} has no whole size when enlarged {scale:g} times;"
+            " use lanczos, or a size that the scale divides"
+        )
+    spectrum = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(kernel)))
+    padding = []
+    for side, size in zip(kernel.shape, map(round, sizes), strict=True):
+        before = size // 2 - side // 2
+        padding.append((before, size - side - before))
+    padded = np.fft.ifftshift(np.pad(spectrum, padding))
+    enlarged: Doubles = np.fft.fftshift(np.fft.ifft2(padded).real)
+    return enlarged
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not 0 < epsilon < np.inf:
+        raise ConfigError(f"epsilon must be above 0, or the inverse is unbounded; got {epsilon}")

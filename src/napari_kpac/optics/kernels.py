@@ -1,0 +1,180 @@
+"""Point spread functions: what the lens makes of a point, drawn into pixels.
+
+Not for: choosing a shape (aperture) or blurring pictures (compositing, defocusing).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.optics.aperture import Aperture
+from napari_kpac.optics.pixels import Doubles, check_finite
+
+LARGEST = 1000.0
+"""Radius in pixels above which a point spread function is certainly a mistake."""
+SMALLEST = 1e-3
+"""Radius in pixels below which nothing leaves the middle pixel."""
+GAUSSIAN_REACH = 4.0
+"""How many sigma of a Gaussian are drawn."""
+CENTRING_STEPS = 60
+"""At most; few are needed but for clipped openings of less than a pixel."""
+
+
+def psf(
+    aperture: Aperture | None = None,
+    radius: float = 1.0,
+    *,
+    field: tuple[float, float] = (0.0, 0.0),
+) -> Doubles:
+    """Draw the point spread function of an aperture.
+
+    Parameters
+    ----------
+    aperture
+        Shape of the opening; a disc where none is given.
+    radius
+        Radius of the circle of confusion in pixels. A disc fills that circle, a polygon has
+        its corners on it, and a Gaussian has the second moment of the disc (sigma is half
+        the radius).
+    field
+        Where in the picture, (y, x) in -1..1 from the centre; only the cat's-eye clipping
+        depends on it.
+
+    Returns
+    -------
+    numpy.ndarray
+        A read-only square of odd size whose sum is 1 and whose centre of gravity is its
+        middle pixel. Edges are anti-aliased, so that the radius counts to fractions of a
+        pixel; 0 gives a single pixel.
+    """
+    if not 0 <= radius <= LARGEST:
+        raise ConfigError(f"a radius lies in 0..{LARGEST:g} pixels, not at {radius}")
+    if not all(-1 <= place <= 1 for place in field):
+        raise ConfigError(f"a field position lies in -1..1 on both axes, not at {field}")
+    aperture = aperture or Aperture()
+    if not aperture.cats_eye or not any(field):
+        aperture, field = replace(aperture, cats_eye=0.0), (0.0, 0.0)
+    return _draw(aperture, float(radius), (float(field[0]), float(field[1])))
+
+
+def halves(kernel: Doubles, *, softness: float = 0.5) -> tuple[Doubles, Doubles]:
+    """Split a point spread function into what the left and right half of the pixels see.
+
+    The light is divided by a soft ramp across the middle, ``softness`` times the kernel's
+    half width to each side, placed so that both halves get the same amount. Each half sums
+    to 1 and their mean is the kernel.
+    """
+    check_kernel(kernel)
+    if not 0 <= softness <= 1:
+        raise ConfigError(f"the softness of the split lies in 0..1, not at {softness}")
+    half = kernel.shape[1] // 2
+    x = np.arange(-half, kernel.shape[1] - half, dtype=np.float64)
+    columns = kernel.sum(axis=0)
+    width = max(softness * half, 0.5)
+
+    def share(split: float) -> Doubles:
+        ramp: Doubles = 0.5 - 0.5 * np.clip((x - split) / width, -1, 1)
+        return ramp
+
+    low, high = -half - width, half + width
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(middle) @ columns < 0.5 else (low, middle)
+    ramp = share((low + high) / 2)
+    return 2 * kernel * ramp, 2 * kernel * (1 - ramp)
+
+
+def check_kernel(kernel: Doubles, *, normalised: bool = True) -> None:
+    """Refuse what is no blur kernel: not a finite plane of odd size, or not of sum 1."""
+    if kernel.ndim != 2 or not kernel.size:
+        raise ImageError(f"a kernel is a plane of numbers, got shape {kernel.shape}")
+    if kernel.shape[0] % 2 == 0 or kernel.shape[1] % 2 == 0:
+        raise ImageError(
+            f"a kernel needs odd sizes, so that it has a middle pixel; got {kernel.shape}"
+        )
+    check_finite(kernel, "kernel")
+    total = float(kernel.sum())
+    if normalised and abs(total - 1) > 1e-3:
+        raise ImageError(f"a blur kernel sums to 1, this one to {total:g}; divide it by its sum")
+
+
+@lru_cache(maxsize=512)
+def _draw(aperture: Aperture, radius: float, field: tuple[float, float]) -> Doubles:
+    if radius < SMALLEST:
+        kernel = np.ones((1, 1))
+    elif aperture.kind == "gaussian" and not aperture.cats_eye:
+        kernel = _gaussian(radius / 2)
+    else:
+        kernel = _sampled(aperture, radius, field)
+    kernel.flags.writeable = False
+    return kernel
+
+
+def _gaussian(sigma: float) -> Doubles:
+    half = int(np.ceil(GAUSSIAN_REACH * sigma))
+    line = np.diff(ndtr(np.arange(-half - 0.5, half + 1) / sigma))
+    line /= line.sum()
+    return np.outer(line, line)
+
+
+def _sampled(aperture: Aperture, radius: float, field: tuple[float, float]) -> Doubles:
+    """Average several samples per pixel, and move the grid until the result is centred."""
+    reach = 2.0 if aperture.kind == "gaussian" else 1.0
+    half = int(np.ceil(reach * radius + 0.5 * aperture.cats_eye * radius - 0.5 + 1e-9))
+    samples = int(np.clip(np.ceil(40 / radius), 3, 9)) | 1
+    size = 2 * half + 1
+    line = (np.arange(size * samples) + 0.5) / samples - 0.5 - half
+    pixels = np.arange(-half, half + 1)
+    y0 = x0 = 0.0
+    for _ in range(CENTRING_STEPS):
+        fine = _transmission(aperture, radius, line[:, None] + y0, line + x0, field, samples)
+        kernel: Doubles = fine.reshape(size, samples, size, samples).mean(axis=(1, 3))
+        kernel /= kernel.sum()
+        dy, dx = pixels @ kernel.sum(axis=1), pixels @ kernel.sum(axis=0)
+        if max(abs(dy), abs(dx)) < 1e-4:
+            break
+        y0, x0 = y0 + dy, x0 + dx
+    return kernel
+
+
+def _transmission(
+    aperture: Aperture,
+    radius: float,
+    y: Doubles,
+    x: Doubles,
+    field: tuple[float, float],
+    samples: int,
+) -> Doubles:
+    """How much light passes at each sample; edges are one sample wide."""
+    sharpness = radius * samples
+    rho = np.hypot(y, x) / radius
+    if aperture.kind == "gaussian":
+        light = np.exp(-2 * rho**2) * (rho <= GAUSSIAN_REACH / 2)
+    else:
+        edge: Doubles | float = 1.0
+        if aperture.kind == "polygon":
+            edge = _polygon_edge(aperture, np.arctan2(-y, x))
+        light = np.clip((edge - rho) * sharpness + 0.5, 0, 1)
+    if aperture.kind == "rimmed":
+        steep = 2 * aperture.order
+        light = light * (1 + aperture.rim * rho**steep / (rho**steep + aperture.cutoff**steep))
+    if aperture.cats_eye:
+        shift = aperture.cats_eye / np.sqrt(2)
+        clipped = np.hypot(y / radius + shift * field[0], x / radius + shift * field[1])
+        light = light * np.clip((1 - clipped) * sharpness + 0.5, 0, 1)
+    passed: Doubles = light
+    return passed
+
+
+def _polygon_edge(aperture: Aperture, angle: Doubles) -> Doubles:
+    """Distance from the centre to the edge of a polygon in the unit circle, at each angle."""
+    sector = 2 * np.pi / aperture.blades
+    within = np.mod(angle - np.deg2rad(aperture.rotation), sector) - sector / 2
+    straight = np.cos(sector / 2) / np.cos(within)
+    edge: Doubles = straight + aperture.curvature * (1 - straight)
+    return edge
