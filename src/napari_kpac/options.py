@@ -21,6 +21,8 @@ Tile = int | Literal["auto"] | None
 Memory = int | str | None
 Precision = Literal["float32", "mixed"]
 ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
+MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
+"""Kinds of files that hold blur maps."""
 
 SHARE_OF_FREE = 0.6
 

@@ -9,10 +9,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from napari_kpac.cli import deblur, demo, models, reproduce
+from napari_kpac.cli import blur_map, deblur, demo, models, reproduce
 from napari_kpac.errors import KpacError
 
-COMMANDS = (deblur, demo, models, reproduce)
+COMMANDS = (deblur, blur_map, demo, models, reproduce)
 FAILED = 1
 INTERRUPTED = 130
 

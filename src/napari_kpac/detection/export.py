@@ -1,16 +1,19 @@
 """Blur maps as files that other programs read: PNG, TIFF, NumPy, colour overlays.
 
-Not for: masks and ordinary pictures (napari_kpac.pictures).
+Masks and tables of regions go the same way. Not for: ordinary pictures
+(napari_kpac.pictures).
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +24,10 @@ from napari_kpac.detection.planes import Planes
 from napari_kpac.detection.scales import PIXEL, SECONDS, Scale, scale_of
 from napari_kpac.errors import ConfigError, FileError, ImageError
 from napari_kpac.files import replacing
-from napari_kpac.options import DetectionOptions, ImageOptions
+from napari_kpac.options import DetectionOptions, ImageOptions, MapKind
 from napari_kpac.pictures import TIFF, write_image
 
-Kind = Literal["png8", "png16", "tiff", "npy", "overlay"]
-SUFFIXES: dict[Kind, tuple[str, ...]] = {
+SUFFIXES: dict[MapKind, tuple[str, ...]] = {
     "png8": (".png",),
     "png16": (".png",),
     "tiff": TIFF,
@@ -34,7 +36,9 @@ SUFFIXES: dict[Kind, tuple[str, ...]] = {
 }
 """How the names of files of each kind end, the usual ending first."""
 
-Values = npt.NDArray[np.float32]
+Values = npt.NDArray[Any]
+"""A map of floating-point numbers, or a mask of booleans."""
+_Write = Callable[[Path], Any]
 _MOST_LEADING = 3
 """ImageJ's files have time, z and channels before the picture's axes."""
 
@@ -42,7 +46,7 @@ _MOST_LEADING = 3
 def export(
     path: str | os.PathLike[str],
     values: Values,
-    kind: Kind | None = None,
+    kind: MapKind | None = None,
     image: Any = None,
     scale: Sequence[float] | None = None,
     units: str | Sequence[Any] | None = None,
@@ -59,15 +63,16 @@ def export(
         The file. A stack as PNG or overlay becomes a file a slice, ``name-0.png``,
         ``name-1.png``, ...; to write one slice, give that slice alone.
     values
-        The map in 0..1, (H, W), leading axes of a stack first.
+        The map in 0..1, or a mask, (H, W), leading axes of a stack first.
     kind
         ===========  ===============================================================
         ``png8``     0..255 stand for 0..1; the default for names in ``.png``
         ``png16``    0..65535 stand for 0..1
         ``tiff``     the values themselves, with scale and units as ImageJ and Fiji
-                     read them; a stack is one file; the default for ``.tif``
+                     read them; a stack is one file; the default for ``.tif``;
+                     a mask is written as 0 and 255
         ``npy``      the values themselves; scale, units and description go into a
-                     ``.json`` file beside it; the default for ``.npy``
+                     ``.npy.json`` file beside it; the default for ``.npy``
         ``overlay``  colours over the image, 8-bit RGB
         ===========  ===============================================================
     image
@@ -88,18 +93,22 @@ def export(
     """
     path = Path(path)
     kind = _kind_of(path) if kind is None else kind
-    if kind not in get_args(Kind):
-        raise ConfigError(f"kind={kind!r}: must be one of {', '.join(get_args(Kind))}")
+    if kind not in get_args(MapKind):
+        raise ConfigError(f"kind={kind!r}: must be one of {', '.join(get_args(MapKind))}")
     if path.suffix.lower() not in SUFFIXES[kind]:
         raise FileError(f"{path}: the name of a {kind} file must end in {SUFFIXES[kind][0]}")
     values = np.asarray(values)
-    if values.ndim < 2 or not values.size or values.dtype.kind != "f":
+    if values.ndim < 2 or not values.size or values.dtype.kind not in "fb":
         raise ImageError(
-            f"a blur map is (H, W) of floating-point numbers, not {values.dtype} {values.shape}"
+            f"a blur map is (H, W) of floating-point numbers, a mask of booleans; this array is "
+            f"{values.dtype} {values.shape}"
         )
+    if values.dtype.kind == "f":
+        values = values.astype(np.float32, copy=False)
     pixel = scale_of(scale, units, values.ndim)
     if kind == "tiff":
-        return _write_all([(path, lambda file: _write_tiff(file, values, pixel, description))])
+        write = partial(_write_tiff, values=values, pixel=pixel, description=description)
+        return _write_all([(path, write)])
     if kind == "npy":
         return _write_all(_numpy_files(path, values, pixel, description))
     if kind == "overlay":
@@ -109,9 +118,19 @@ def export(
         pictures = (_integers(values[index], whole) for index in np.ndindex(values.shape[:-2]))
     names = slice_names(path, values.shape[:-2])
     return _write_all(
-        (name, lambda file, pixels=pixels: write_image(file, pixels, description))
+        (name, partial(write_image, image=pixels, description=description))
         for name, pixels in zip(names, pictures, strict=True)
     )
+
+
+def export_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]]) -> Path:
+    """Write columns, for example of :func:`napari_kpac.detection.table`, as a CSV file."""
+    path = Path(path)
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
 
 
 def slice_names(path: Path, leading: tuple[int, ...]) -> list[Path]:
@@ -145,7 +164,7 @@ def settings_name(options: DetectionOptions) -> str:
     return "-".join(parts)
 
 
-def _kind_of(path: Path) -> Kind:
+def _kind_of(path: Path) -> MapKind:
     for kind, suffixes in SUFFIXES.items():
         if path.suffix.lower() in suffixes:
             return kind
@@ -153,7 +172,7 @@ def _kind_of(path: Path) -> Kind:
     raise FileError(f"{path}: the name must end in one of {', '.join(endings)}")
 
 
-def _write_all(files: Any) -> list[Path]:
+def _write_all(files: Iterable[tuple[Path, _Write]]) -> list[Path]:
     """Write files under temporary names; only when all are complete do they get their own."""
     written = []
     with ExitStack() as stack:
@@ -186,11 +205,11 @@ def _overlays(
 
 def _numpy_files(
     path: Path, values: Values, pixel: Scale, description: str
-) -> Iterator[tuple[Path, Callable[[Path], Any]]]:
-    yield path, lambda file: np.save(file, values.astype(np.float32))
+) -> Iterator[tuple[Path, _Write]]:
+    yield path, lambda file: np.save(file, values)
     about = {"description": description, "scale": pixel.sizes, "units": pixel.units}
     text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
-    yield path.with_suffix(".json"), lambda file: file.write_text(text, encoding="utf-8")
+    yield path.with_name(f"{path.name}.json"), lambda file: file.write_text(text, encoding="utf-8")
 
 
 def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> None:
@@ -204,7 +223,9 @@ def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> N
     rows, columns = pixel.units[-2:]
     if rows != columns:
         raise FileError(f"a TIFF file has one unit for rows and columns, not {rows} and {columns}")
-    about: dict[str, Any] = {"min": 0.0, "max": 1.0, "Info": description}
+    pixels = np.where(values, 255, 0).astype(np.uint8) if values.dtype == bool else values
+    white = 255.0 if values.dtype == bool else 1.0
+    about: dict[str, Any] = {"min": 0.0, "max": white, "Info": description}
     axes = _leading_axes(pixel.units[:-2])
     for name, size, unit in zip(axes, pixel.sizes, pixel.units, strict=False):
         if name == "Z":
@@ -215,7 +236,7 @@ def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> N
         about["unit"] = columns
     tifffile.imwrite(
         path,
-        values.astype(np.float32),
+        pixels,
         imagej=True,
         resolution=(1 / pixel.sizes[-1], 1 / pixel.sizes[-2]),
         metadata={**about, "axes": axes + "YX"},
