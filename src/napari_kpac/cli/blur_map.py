@@ -58,7 +58,7 @@ def register(commands: Commands) -> None:
 def _blur_map(given: argparse.Namespace) -> None:
     options = _options(given)
     from napari_kpac.cli.progress import show
-    from napari_kpac.detection import detect_steps, regions, score, table
+    from napari_kpac.detection import detect_steps, measure_regions, region_table, score
     from napari_kpac.detection.export import export, export_table
     from napari_kpac.pictures import read_image, read_mask
 
@@ -83,8 +83,8 @@ def _blur_map(given: argparse.Namespace) -> None:
         if mask:
             written += export(mask, found.mask, **about)
         if csv:
-            parts = regions(found.values, found.mask, **size)
-            written.append(export_table(csv, table(parts)))
+            parts = measure_regions(found.values, found.mask, **size)
+            written.append(export_table(csv, region_table(parts)))
         records.append(_record(source, written, found, report))
         if not given.json:
             _tell(written, report)

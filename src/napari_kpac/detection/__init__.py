@@ -1,11 +1,10 @@
 """Blur maps and masks: measures, thresholds, scores, regions, and files of them.
 
-Not for: deblurring (engine) or windows (widgets).
+Files are in ``detection.export``. Not for: deblurring (engine) or windows (widgets).
 """
 
 from napari_kpac.detection.detecting import Detection, decide, detect, detect_steps
-from napari_kpac.detection.export import export
-from napari_kpac.detection.regions import Region, components, regions, table
+from napari_kpac.detection.regions import Region, components, measure_regions, region_table
 from napari_kpac.detection.scores import Confusion, Curve, ScoreReport, score, true_blur
 from napari_kpac.detection.sources import Measured, blur_values, measure_steps
 from napari_kpac.detection.thresholds import blurred_mask, find_threshold, histogram
@@ -25,12 +24,11 @@ __all__ = [
     "decide",
     "detect",
     "detect_steps",
-    "export",
     "find_threshold",
     "histogram",
+    "measure_regions",
     "measure_steps",
-    "regions",
+    "region_table",
     "score",
-    "table",
     "true_blur",
 ]

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from skimage.color import deltaE_ciede2000, lab2rgb
+from skimage.color import deltaE_ciede2000, lab2rgb, rgb2gray
 
 from napari_kpac.detection.planes import Picture
 from napari_kpac.errors import ConfigError, ImageError
@@ -50,13 +50,18 @@ def coloured(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
 def overlaid(
     picture: Picture, values: npt.NDArray[np.floating], opacity: float
 ) -> npt.NDArray[np.uint8]:
-    """Lay the colours of a map (H, W) over a picture (H, W, channels): 8-bit RGB."""
+    """Lay the colours of a map (H, W) over a picture (H, W, channels): 8-bit RGB.
+
+    The picture is shown in grey, so that all colour comes from the map.
+    """
     if not 0 <= opacity <= 1:
         raise ConfigError(f"opacity={opacity!r}: must lie within 0..1")
     if picture.shape[:2] != values.shape:
         raise ImageError(
             f"the picture is of {picture.shape[:2]} pixels and the map of {values.shape}"
         )
-    mixed = (1 - opacity) * np.clip(picture, 0, 1) + opacity * coloured(values)
+    below = np.clip(picture, 0, 1)
+    grey = rgb2gray(below) if below.shape[-1] == 3 else below[..., 0]
+    mixed = (1 - opacity) * grey[..., None] + opacity * coloured(values)
     pixels: npt.NDArray[np.uint8] = np.rint(mixed * 255).astype(np.uint8)
     return pixels

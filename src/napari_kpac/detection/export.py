@@ -73,7 +73,7 @@ def export(
                      a mask is written as 0 and 255
         ``npy``      the values themselves; scale, units and description go into a
                      ``.npy.json`` file beside it; the default for ``.npy``
-        ``overlay``  colours over the image, 8-bit RGB
+        ``overlay``  colours over the image in grey, 8-bit RGB
         ===========  ===============================================================
     image
         The image below an overlay, of the same size and with the same leading axes.
@@ -124,7 +124,7 @@ def export(
 
 
 def export_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]]) -> Path:
-    """Write columns, for example of :func:`napari_kpac.detection.table`, as a CSV file."""
+    """Write columns, for example of :func:`napari_kpac.detection.region_table`, as a CSV file."""
     path = Path(path)
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

@@ -58,7 +58,7 @@ def components(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
     return labels
 
 
-def regions(
+def measure_regions(
     values: Values,
     mask: npt.NDArray[np.bool_],
     labels: npt.NDArray[Any] | None = None,
@@ -89,7 +89,7 @@ def regions(
     return found
 
 
-def table(found: Iterable[Region]) -> dict[str, list[Any]]:
+def region_table(found: Iterable[Region]) -> dict[str, list[Any]]:
     """Return regions as columns, for ``layer.features`` of a labels layer or a CSV file.
 
     The label's column is called ``index``, by which napari finds the row of a label.

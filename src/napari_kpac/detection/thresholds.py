@@ -60,7 +60,8 @@ def find_threshold(
         return 0.3 * high + 0.7 * low
     if rule == "mean":
         return 1.5 * float(finite.mean(dtype=np.float64))
-    return float(threshold_otsu(finite, nbins=BINS))
+    # scikit-image names the centre of the last bin below the split; the split is at its end.
+    return float(threshold_otsu(finite, nbins=BINS)) + (high - low) / BINS / 2
 
 
 def blurred_mask(values: Values, threshold: float) -> npt.NDArray[np.bool_]:
