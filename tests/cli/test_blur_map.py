@@ -112,6 +112,12 @@ def test_stacks(scene):
     assert np.array_equal(first, second[:, ::-1])
     assert run(scene, *flags, name="stack.tif", out="maps.png") == 0
     assert (scene / "maps-1.png").is_file()
+    one = (*VARIANCE, "--slice", 1, "--format", "overlay")
+    assert run(scene, *one, name="stack.tif", out="one.png") == 0
+    assert read_image(scene / "one.png").shape == (96, 160, 3)
+    for missing in ("2", "0,1"):
+        assert run(scene, *VARIANCE, "--slice", missing, name="stack.tif", out="none.png") == 1
+    assert run(scene, *VARIANCE, "--slice", "-1", name="stack.tif", out="none.png") == 2
 
 
 @pytest.mark.parametrize(

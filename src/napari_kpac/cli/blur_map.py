@@ -41,6 +41,9 @@ def register(commands: Commands) -> None:
         "(default: by the name of the output)",
     )
     files.add_argument("--opacity", type=float, default=0.5, help="of the colours in an overlay")
+    files.add_argument(
+        "--slice", type=_index, metavar="N[,M]", help="only this slice of a stack, from 0"
+    )
     files.add_argument("--scale", type=_numbers, metavar="Y,X", help="size of a pixel, for TIFF")
     files.add_argument("--units", metavar="UNIT", help="unit of the scale, for example um")
     files.add_argument("--mask", type=Path, metavar="OUT", help="write what counts as blurred")
@@ -67,7 +70,7 @@ def _blur_map(given: argparse.Namespace) -> None:
     size = {"scale": given.scale, "units": given.units}
     records = []
     for source, target, mask, csv in zip(given.inputs, maps, masks, tables, strict=True):
-        image = read_image(source)
+        image = _slice(read_image(source), given.slice, options)
         found = show(detect_steps(image, options), source.name)
         report = None
         if truth is not None:
@@ -109,6 +112,21 @@ def _options(given: argparse.Namespace) -> DetectionOptions:
     except ConfigError as error:
         given.mistake(str(error))
         raise
+
+
+def _slice(image: Any, index: tuple[int, ...] | None, options: DetectionOptions) -> Any:
+    """Take one slice of a stack, or all of it."""
+    from napari_kpac.detection.planes import Planes
+    from napari_kpac.errors import ImageError
+
+    if index is None:
+        return image
+    leading = Planes.of(image, options).layout.leading
+    if len(index) != len(leading) or any(n >= size for n, size in zip(index, leading, strict=True)):
+        raise ImageError(
+            f"there is no slice {','.join(map(str, index))}: the leading axes have sizes {leading}"
+        )
+    return image[index]
 
 
 def _targets(
@@ -163,6 +181,13 @@ def _tell(written: list[Path], report: ScoreReport | None) -> None:
     ):
         print(f"{name}: {'not defined for this mask' if value is None else f'{value:.4f}'}")
     print(f"f0.3, f1: F-measure with beta^2 = 0.3 and 1; the mask marks what is {report.polarity}")
+
+
+def _index(text: str) -> tuple[int, ...]:
+    index = tuple(int(part) for part in text.split(","))
+    if min(index) < 0:
+        raise ValueError("slices count from 0")
+    return index
 
 
 def _numbers(text: str) -> tuple[float, ...]:
