@@ -115,7 +115,8 @@ def _option(default: Any, help: str, parse: Callable[[str], Any] = str) -> Any:
     return field(default=default, metadata={"help": help, "parse": parse})
 
 
-def _numbers(text: str) -> tuple[float, ...]:
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Read numbers that are separated by commas."""
     return tuple(float(part) for part in text.split(","))
 
 
@@ -124,7 +125,7 @@ def _channels(text: str) -> tuple[int, ...]:
 
 
 def _range(text: str) -> RangeRule:
-    return check_range(_numbers(text) if "," in text else text)
+    return check_range(parse_numbers(text) if "," in text else text)
 
 
 def _tile(text: str) -> Tile:
@@ -216,7 +217,9 @@ class DetectionOptions(BlurMapOptions):
         check_source,
     )
     weights: tuple[float, ...] | None = _option(
-        None, "weight of each alpha in the mixture, as W1,W2,...; by default all the same", _numbers
+        None,
+        "weight of each alpha in the mixture, as W1,W2,...; by default all the same",
+        parse_numbers,
     )
     window: int = _option(
         15, "side of the window of source variance, in pixels; an odd number", int

@@ -149,6 +149,7 @@ def test_nothing_half_written_stays_behind(values, tmp_path, monkeypatch):
         ("m.png", "overlay", {"image": np.zeros((12, 17)), "opacity": 2}, ConfigError),
         ("m.tif", None, {"scale": (1, -1)}, ImageError),
         ("m.tif", None, {"units": ("um", "mm")}, FileError),
+        ("m.tif", None, {"units": "км"}, FileError),
         ("file/m.tif", None, {}, FileError),
     ],
 )

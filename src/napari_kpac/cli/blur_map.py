@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def register(commands: Commands) -> None:
     """Declare the command."""
     from napari_kpac.cli.options import add_options
-    from napari_kpac.options import DetectionOptions, MapKind
+    from napari_kpac.options import DetectionOptions, MapKind, parse_numbers
 
     command = add_command(
         commands,
@@ -44,7 +44,9 @@ def register(commands: Commands) -> None:
     files.add_argument(
         "--slice", type=_index, metavar="N[,M]", help="only this slice of a stack, from 0"
     )
-    files.add_argument("--scale", type=_numbers, metavar="Y,X", help="size of a pixel, for TIFF")
+    files.add_argument(
+        "--scale", type=parse_numbers, metavar="Y,X", help="size of a pixel, for TIFF"
+    )
     files.add_argument("--units", metavar="UNIT", help="unit of the scale, for example um")
     files.add_argument("--mask", type=Path, metavar="OUT", help="write what counts as blurred")
     files.add_argument(
@@ -188,7 +190,3 @@ def _index(text: str) -> tuple[int, ...]:
     if min(index) < 0:
         raise ValueError("slices count from 0")
     return index
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))

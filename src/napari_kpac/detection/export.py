@@ -223,6 +223,8 @@ def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> N
     rows, columns = pixel.units[-2:]
     if rows != columns:
         raise FileError(f"a TIFF file has one unit for rows and columns, not {rows} and {columns}")
+    if not columns.isascii():
+        raise FileError(f"unit {columns!r}: the unit in a TIFF file must be written in ASCII")
     pixels = np.where(values, 255, 0).astype(np.uint8) if values.dtype == bool else values
     white = 255.0 if values.dtype == bool else 1.0
     about: dict[str, Any] = {"min": 0.0, "max": white, "Info": description}

@@ -20,6 +20,7 @@ _SHORT = {
     "micron": "um",
     "µm": "um",
     "μm": "um",
+    "Å": "angstrom",
     "nanometer": "nm",
     "nanometre": "nm",
     "millimeter": "mm",
