@@ -22,6 +22,7 @@ import tifffile
 from napari_kpac.detection.colours import overlaid
 from napari_kpac.detection.planes import Planes
 from napari_kpac.detection.scales import PIXEL, SECONDS, Scale, scale_of
+from napari_kpac.detection.sources import family
 from napari_kpac.errors import ConfigError, FileError, ImageError
 from napari_kpac.files import replacing
 from napari_kpac.options import DetectionOptions, ImageOptions, MapKind
@@ -155,7 +156,7 @@ def settings_name(options: DetectionOptions) -> str:
     parts = ["blur"]
     if options.source != usual.source:
         parts.append(options.source)
-    if options.source != "variance" and options.model != usual.model:
+    if family(options.source) == "alpha" and options.model != usual.model:
         parts.append(Path(options.model).stem)
     if options.upsampling != usual.upsampling:
         parts.append(f"x{options.upsampling}")
