@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from napari_kpac.detection import Detection as Detection
+    from napari_kpac.detection import detect as detect
+    from napari_kpac.detection import detect_steps as detect_steps
     from napari_kpac.engine import Modulation as Modulation
     from napari_kpac.engine import Recipe as Recipe
     from napari_kpac.engine import Result as Result
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from napari_kpac.optics import defocus as defocus
     from napari_kpac.options import BlurMapOptions as BlurMapOptions
     from napari_kpac.options import DeblurOptions as DeblurOptions
+    from napari_kpac.options import DetectionOptions as DetectionOptions
     from napari_kpac.progress import Progress as Progress
     from napari_kpac.weights import ModelCard as ModelCard
     from napari_kpac.weights import load as load
@@ -36,6 +40,8 @@ _HOMES = {
     "Aperture": "napari_kpac.optics",
     "BlurMapOptions": "napari_kpac.options",
     "DeblurOptions": "napari_kpac.options",
+    "Detection": "napari_kpac.detection",
+    "DetectionOptions": "napari_kpac.options",
     "KPACConfig": "napari_kpac.network",
     "KPACNet": "napari_kpac.network",
     "KpacError": "napari_kpac.errors",
@@ -51,6 +57,8 @@ _HOMES = {
     "deblur": "napari_kpac.engine",
     "deblur_steps": "napari_kpac.engine",
     "defocus": "napari_kpac.optics",
+    "detect": "napari_kpac.detection",
+    "detect_steps": "napari_kpac.detection",
     "devices": "napari_kpac.engine",
     "load": "napari_kpac.weights",
     "load_recipe": "napari_kpac.engine",

@@ -20,9 +20,16 @@ RangeRule = RangeName | tuple[float, float]
 Tile = int | Literal["auto"] | None
 Memory = int | str | None
 Precision = Literal["float32", "mixed"]
+ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
+MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
+"""Kinds of files that hold blur maps."""
 
 SHARE_OF_FREE = 0.6
 
+SOURCES = ("mixture", "variance")
+"""What a blur map can be made from, besides single attention maps: alpha1, alpha2, ..."""
+
+_ALPHA = re.compile(r"alpha([1-9][0-9]?)")
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
@@ -65,12 +72,51 @@ def check_tile(tile: Any) -> Tile:
     return tile
 
 
+def alpha_number(source: str) -> int | None:
+    """Return which alpha a source names, counted from 1; None where it is not a single one."""
+    match = _ALPHA.fullmatch(source)
+    return int(match[1]) if match else None
+
+
+def check_source(source: Any) -> str:
+    """Return a valid source of a blur map, or raise."""
+    if not isinstance(source, str) or (source not in SOURCES and alpha_number(source) is None):
+        raise ConfigError(f"source={source!r}: must be alpha1, alpha2, ..., {', '.join(SOURCES)}")
+    return source
+
+
+def check_threshold_rule(rule: Any) -> ThresholdRule:
+    """Return a valid rule for a threshold, or raise."""
+    names = get_args(ThresholdRule)
+    if rule not in names:
+        raise ConfigError(f"threshold_rule={rule!r}: must be one of {', '.join(names)}")
+    return rule  # type: ignore[no-any-return]
+
+
+def check_threshold(rule: Any, threshold: float | None) -> None:
+    """Raise unless a threshold was given exactly where the rule wants one."""
+    if check_threshold_rule(rule) == "fixed":
+        if not _is_number(threshold):
+            raise ConfigError(f"threshold={threshold!r}: rule 'fixed' needs a number, e.g. 0.5")
+    elif threshold is not None:
+        raise ConfigError(
+            f"threshold={threshold!r}: rule {rule!r} finds its own; leave the threshold out or "
+            "choose rule 'fixed'"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    kinds = (int, float, np.integer, np.floating)
+    return isinstance(value, kinds) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
 def option(default: Any, help: str, parse: Callable[[str], Any] = str) -> Any:
     """Declare a field with the words that every interface shows for it, and how to read it."""
     return field(default=default, metadata={"help": help, "parse": parse})
 
 
-def _numbers(text: str) -> tuple[float, ...]:
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Read numbers that are separated by commas."""
     return tuple(float(part) for part in text.split(","))
 
 
@@ -79,7 +125,7 @@ def _channels(text: str) -> tuple[int, ...]:
 
 
 def _range(text: str) -> RangeRule:
-    return check_range(_numbers(text) if "," in text else text)
+    return check_range(parse_numbers(text) if "," in text else text)
 
 
 def _tile(text: str) -> Tile:
@@ -158,3 +204,48 @@ class BlurMapOptions(ImageOptions):
         super().__post_init__()
         if self.upsampling not in ("auto", "paper", 1, 2, 4):
             raise ConfigError(f"upsampling={self.upsampling!r}: must be auto, paper, 1, 2 or 4")
+
+
+@dataclass(frozen=True)
+class DetectionOptions(BlurMapOptions):
+    """Options of blur detection: what is measured, and what counts as blurred."""
+
+    source: str = option(
+        "alpha1",
+        "what to measure blur by: alpha1 (as in the paper), alpha2, ..., mixture (of all "
+        "alphas), variance (local variance, without a network)",
+        check_source,
+    )
+    weights: tuple[float, ...] | None = option(
+        None,
+        "weight of each alpha in the mixture, as W1,W2,...; by default all the same",
+        parse_numbers,
+    )
+    window: int = option(15, "side of the window of source variance, in pixels; an odd number", int)
+    smoothing: float = option(0.0, "sigma of a Gaussian over the map, in pixels", float)
+    threshold_rule: ThresholdRule = option(
+        "midrange",
+        "what counts as blurred: midrange (0.3 max + 0.7 min), mean (1.5 times the mean), otsu, "
+        "or fixed",
+        check_threshold_rule,
+    )
+    threshold: float | None = option(None, "the threshold of rule fixed, in 0..1", float)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_source(self.source)
+        if self.weights is not None:
+            self._check_weights()
+        if isinstance(self.window, bool) or self.window not in range(3, 1000, 2):
+            raise ConfigError(f"window={self.window!r}: must be an odd number from 3 to 999")
+        if not _is_number(self.smoothing) or not 0 <= self.smoothing <= 1000:
+            raise ConfigError(f"smoothing={self.smoothing!r}: must be a sigma of 0 to 1000 pixels")
+        check_threshold(self.threshold_rule, self.threshold)
+
+    def _check_weights(self) -> None:
+        weights = tuple(self.weights or ())
+        if self.source != "mixture":
+            raise ConfigError(f"weights go with source 'mixture', not with {self.source!r}")
+        if not all(_is_number(w) and w >= 0 for w in weights) or not sum(weights) > 0:
+            raise ConfigError(f"weights={weights}: must be numbers of 0 or more, not all 0")
+        object.__setattr__(self, "weights", weights)

@@ -59,6 +59,16 @@ def read_image(path: Path) -> npt.NDArray[Any]:
         raise FileError(f"{path}: cannot be read as an image ({error})") from error
 
 
+def read_mask(path: Path) -> npt.NDArray[Any]:
+    """Read a mask; one that is stored in colour must be grey in fact."""
+    pixels = read_image(path)
+    if pixels.ndim == 2 or pixels.shape[-1] not in (3, 4):
+        return pixels
+    if (pixels[..., :3] != pixels[..., :1]).any():
+        raise FileError(f"{path}: this is a colour picture; a mask must be black and white")
+    return pixels[..., 0]
+
+
 def write_image(path: Path, image: npt.NDArray[Any], description: str = "") -> Path:
     """Write a picture, whole or not at all; the description goes into the file."""
     suffix = path.suffix.lower()

@@ -1,4 +1,4 @@
-"""``napari-kpac deblur``, ``attention`` and ``blur-map``: image files in, image files out.
+"""``napari-kpac deblur`` and ``attention``: image files in, image files out.
 
 Not for: the work (engine).
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from napari_kpac.cli.common import Commands, add_command, print_json
+from napari_kpac.cli.images import add_files, targets, tell
 from napari_kpac.errors import FileError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def register(commands: Commands) -> None:
     """Declare the commands."""
     from napari_kpac.cli.options import add_options
-    from napari_kpac.options import BlurMapOptions, DeblurOptions
+    from napari_kpac.options import DeblurOptions
 
     deblur = add_command(
         commands,
@@ -33,7 +33,7 @@ def register(commands: Commands) -> None:
         summary="deblur pictures",
         example="napari-kpac deblur holiday.jpg -o sharp.png --gains 1,1,1,0.5,0",
     )
-    _add_files(deblur)
+    add_files(deblur)
     deblur.add_argument("--left", type=Path, help="left view of a dual-pixel camera")
     deblur.add_argument("--right", type=Path, help="right view of a dual-pixel camera")
     deblur.add_argument(
@@ -50,26 +50,9 @@ def register(commands: Commands) -> None:
         summary="write the attention maps alpha of every block and dilation",
         example="napari-kpac attention holiday.jpg -o maps/",
     )
-    _add_files(attention)
+    add_files(attention)
     attention.add_argument("--tiff", action="store_true", help="float32 TIFF instead of 8-bit PNG")
     add_options(attention, DeblurOptions)
-
-    blur_map = add_command(
-        commands,
-        "blur-map",
-        _blur_map,
-        summary="write a map of how blurred each pixel is",
-        example="napari-kpac blur-map holiday.jpg -o blur.tif",
-    )
-    _add_files(blur_map)
-    add_options(blur_map, BlurMapOptions)
-
-
-def _add_files(command: argparse.ArgumentParser) -> None:
-    command.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="image files")
-    command.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OUT", help="a file, or a folder"
-    )
 
 
 def _add_modulation(command: argparse.ArgumentParser) -> None:
@@ -90,24 +73,6 @@ def _gains(text: str) -> list[list[float]] | list[float]:
     return rows if len(rows) > 1 else rows[0]
 
 
-def targets(
-    inputs: list[Path], output: Path, suffixes: tuple[str, ...], tail: str = ""
-) -> Iterator[Path]:
-    """Say where each result goes: the file that was named, or a file in the folder."""
-    if output.suffix.lower() in suffixes and not output.is_dir():
-        if len(inputs) > 1:
-            raise FileError(f"{output} is one file for {len(inputs)} pictures; name a folder")
-        yield output
-        return
-    names: dict[str, Path] = {}
-    for path in inputs:
-        name = f"{path.stem}{tail}{path.suffix if path.suffix.lower() in suffixes else '.png'}"
-        if name in names:
-            raise FileError(f"{names[name]} and {path} would both be written to {output / name}")
-        names[name] = path
-        yield output / name
-
-
 def _deblur(given: argparse.Namespace) -> None:
     from napari_kpac.cli.progress import show
     from napari_kpac.engine import deblur_steps
@@ -118,8 +83,6 @@ def _deblur(given: argparse.Namespace) -> None:
     views = _views(given)
     done = []
     for source, target in pairs:
-        if target.exists() and target.samefile(source):
-            raise FileError(f"{target}: refusing to write over the input; choose another name")
         steps = deblur_steps(read_image(source), options, modulation, views=views)
         result = show(steps, source.name)
         write_image(target, result.image, json.dumps(result.recipe.to_dict()))
@@ -202,29 +165,4 @@ def _attention(given: argparse.Namespace) -> None:
             name = f"{source.stem}{place}-block{block + 1}-alpha{dilation + 1}"
             target = given.output / f"{name}{'.tif' if given.tiff else '.png'}"
             written.append(str(write_map(target, maps[index], note)))
-    _tell(given, written)
-
-
-def _blur_map(given: argparse.Namespace) -> None:
-    from napari_kpac.cli.options import given_options
-    from napari_kpac.cli.progress import show
-    from napari_kpac.engine import BlurMapOptions, blur_map_steps
-    from napari_kpac.pictures import SUFFIXES, TIFF, read_image, write_map
-
-    options = BlurMapOptions(**given_options(given, BlurMapOptions))
-    suffixes = tuple(s for s in SUFFIXES if s == ".png" or s in TIFF)
-    written = []
-    pairs = zip(given.inputs, targets(given.inputs, given.output, suffixes, "-blur"), strict=True)
-    for source, target in list(pairs):
-        found = show(blur_map_steps(read_image(source), options), source.name)
-        note = json.dumps({"blur map": options.to_dict(), "upsampling": found.upsampling})
-        written.append(str(write_map(target, found.values, note)))
-    _tell(given, written)
-
-
-def _tell(given: argparse.Namespace, written: list[str]) -> None:
-    if given.json:
-        print_json(written)
-    else:
-        for name in written:
-            print(name)
+    tell(given, written)

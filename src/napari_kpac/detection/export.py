@@ -1,0 +1,253 @@
+"""Blur maps as files that other programs read: PNG, TIFF, NumPy, colour overlays.
+
+Masks and tables of regions go the same way. Not for: ordinary pictures
+(napari_kpac.pictures).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+import tifffile
+
+from napari_kpac.detection.colours import overlaid
+from napari_kpac.detection.planes import Planes
+from napari_kpac.detection.scales import PIXEL, SECONDS, Scale, scale_of
+from napari_kpac.detection.sources import family
+from napari_kpac.errors import ConfigError, FileError, ImageError
+from napari_kpac.files import replacing
+from napari_kpac.options import DetectionOptions, ImageOptions, MapKind
+from napari_kpac.pictures import TIFF, write_image
+
+SUFFIXES: dict[MapKind, tuple[str, ...]] = {
+    "png8": (".png",),
+    "png16": (".png",),
+    "tiff": TIFF,
+    "npy": (".npy",),
+    "overlay": (".png",),
+}
+"""How the names of files of each kind end, the usual ending first."""
+
+Values = npt.NDArray[Any]
+"""A map of floating-point numbers, or a mask of booleans."""
+_Write = Callable[[Path], Any]
+_MOST_LEADING = 3
+"""ImageJ's files have time, z and channels before the picture's axes."""
+
+
+def export(
+    path: str | os.PathLike[str],
+    values: Values,
+    kind: MapKind | None = None,
+    image: Any = None,
+    scale: Sequence[float] | None = None,
+    units: str | Sequence[Any] | None = None,
+    description: str = "",
+    *,
+    opacity: float = 0.5,
+    reading: ImageOptions | None = None,
+) -> list[Path]:
+    """Write a blur map, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        The file. A stack as PNG or overlay becomes a file a slice, ``name-0.png``,
+        ``name-1.png``, ...; to write one slice, give that slice alone.
+    values
+        The map in 0..1, or a mask, (H, W), leading axes of a stack first.
+    kind
+        ===========  ===============================================================
+        ``png8``     0..255 stand for 0..1; the default for names in ``.png``
+        ``png16``    0..65535 stand for 0..1
+        ``tiff``     the values themselves, with scale and units as ImageJ and Fiji
+                     read them; a stack is one file; the default for ``.tif``;
+                     a mask is written as 0 and 255
+        ``npy``      the values themselves; scale, units and description go into a
+                     ``.npy.json`` file beside it; the default for ``.npy``
+        ``overlay``  colours over the image in grey, 8-bit RGB
+        ===========  ===============================================================
+    image
+        The image below an overlay, of the same size and with the same leading axes.
+    scale, units
+        Size of a pixel along the axes, and in what unit, as in a napari layer.
+    description
+        What made the map, for example ``json.dumps(detection.to_dict())``; kept in the file.
+    opacity
+        Of the colours in an overlay.
+    reading
+        How to read the axes and the range of ``image``; by default as in detection.
+
+    Returns
+    -------
+    list of Path
+        All files written.
+    """
+    path = Path(path)
+    kind = _kind_of(path) if kind is None else kind
+    if kind not in get_args(MapKind):
+        raise ConfigError(f"kind={kind!r}: must be one of {', '.join(get_args(MapKind))}")
+    if path.suffix.lower() not in SUFFIXES[kind]:
+        raise FileError(f"{path}: the name of a {kind} file must end in {SUFFIXES[kind][0]}")
+    values = np.asarray(values)
+    if values.ndim < 2 or not values.size or values.dtype.kind not in "fb":
+        raise ImageError(
+            f"a blur map is (H, W) of floating-point numbers, a mask of booleans; this array is "
+            f"{values.dtype} {values.shape}"
+        )
+    if values.dtype.kind == "f":
+        values = values.astype(np.float32, copy=False)
+    pixel = scale_of(scale, units, values.ndim)
+    if kind == "tiff":
+        write = partial(_write_tiff, values=values, pixel=pixel, description=description)
+        return _write_all([(path, write)])
+    if kind == "npy":
+        return _write_all(_numpy_files(path, values, pixel, description))
+    if kind == "overlay":
+        pictures = _overlays(values, image, opacity, reading or ImageOptions())
+    else:
+        whole = np.iinfo(np.uint8 if kind == "png8" else np.uint16)
+        pictures = (_integers(values[index], whole) for index in np.ndindex(values.shape[:-2]))
+    names = slice_names(path, values.shape[:-2])
+    return _write_all(
+        (name, partial(write_image, image=pixels, description=description))
+        for name, pixels in zip(names, pictures, strict=True)
+    )
+
+
+def export_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]]) -> Path:
+    """Write columns, for example of :func:`napari_kpac.detection.region_table`, as a CSV file."""
+    path = Path(path)
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+def slice_names(path: Path, leading: tuple[int, ...]) -> list[Path]:
+    """Return the file of every slice of a stack; the path itself where there is no stack."""
+    widths = [len(str(size - 1)) for size in leading]
+    return [
+        path.with_name(
+            path.stem
+            + "".join(f"-{n:0{width}}" for n, width in zip(index, widths, strict=True))
+            + path.suffix
+        )
+        for index in np.ndindex(leading)
+    ]
+
+
+def settings_name(options: DetectionOptions) -> str:
+    """Return an ending for file names that says what was measured: model and settings.
+
+    Only what differs from the defaults is named, so the usual map is just ``blur``.
+    """
+    usual = DetectionOptions()
+    parts = ["blur"]
+    if options.source != usual.source:
+        parts.append(options.source)
+    if family(options.source) == "alpha" and options.model != usual.model:
+        parts.append(Path(options.model).stem)
+    if options.upsampling != usual.upsampling:
+        parts.append(f"x{options.upsampling}")
+    if options.smoothing != usual.smoothing:
+        parts.append(f"s{options.smoothing:g}")
+    return "-".join(parts)
+
+
+def _kind_of(path: Path) -> MapKind:
+    for kind, suffixes in SUFFIXES.items():
+        if path.suffix.lower() in suffixes:
+            return kind
+    endings = sorted({suffix for suffixes in SUFFIXES.values() for suffix in suffixes})
+    raise FileError(f"{path}: the name must end in one of {', '.join(endings)}")
+
+
+def _write_all(files: Iterable[tuple[Path, _Write]]) -> list[Path]:
+    """Write files under temporary names; only when all are complete do they get their own."""
+    written = []
+    with ExitStack() as stack:
+        for target, write in files:
+            write(stack.enter_context(replacing(target)))
+            written.append(target)
+    return written
+
+
+def _integers(values: Values, whole: np.iinfo[Any]) -> npt.NDArray[Any]:
+    """Map 0..1 to the whole range of an integer type; NaN becomes 0."""
+    scaled = np.clip(np.nan_to_num(values.astype(np.float64)), 0, 1) * whole.max
+    return np.rint(scaled).astype(whole.dtype)
+
+
+def _overlays(
+    values: Values, image: Any, opacity: float, reading: ImageOptions
+) -> Iterator[npt.NDArray[np.uint8]]:
+    if image is None:
+        raise ImageError("an overlay needs the image to lie over")
+    planes = Planes.of(image, reading)
+    if (*planes.leading, *planes.layout.size) != values.shape:
+        raise ImageError(
+            f"the image (shape {planes.layout.shape}) and the map {values.shape} do not belong "
+            "together"
+        )
+    for picture, index in zip(planes, np.ndindex(values.shape[:-2]), strict=True):
+        yield overlaid(picture, values[index], opacity)
+
+
+def _numpy_files(
+    path: Path, values: Values, pixel: Scale, description: str
+) -> Iterator[tuple[Path, _Write]]:
+    yield path, lambda file: np.save(file, values)
+    about = {"description": description, "scale": pixel.sizes, "units": pixel.units}
+    text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+    yield path.with_name(f"{path.name}.json"), lambda file: file.write_text(text, encoding="utf-8")
+
+
+def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> None:
+    """Write a file in ImageJ's way: the unit and the distance of slices stand in its metadata."""
+    leading = values.ndim - 2
+    if leading > _MOST_LEADING:
+        raise FileError(
+            f"a TIFF file holds at most {_MOST_LEADING} axes before the picture's own, this map "
+            f"has {leading}; write one slice, or a .npy file"
+        )
+    rows, columns = pixel.units[-2:]
+    if rows != columns:
+        raise FileError(f"a TIFF file has one unit for rows and columns, not {rows} and {columns}")
+    if not columns.isascii():
+        raise FileError(f"unit {columns!r}: the unit in a TIFF file must be written in ASCII")
+    pixels = np.where(values, 255, 0).astype(np.uint8) if values.dtype == bool else values
+    white = 255.0 if values.dtype == bool else 1.0
+    about: dict[str, Any] = {"min": 0.0, "max": white, "Info": description}
+    axes = _leading_axes(pixel.units[:-2])
+    for name, size, unit in zip(axes, pixel.sizes, pixel.units, strict=False):
+        if name == "Z":
+            about["spacing"] = size
+        elif name == "T":
+            about["finterval"] = size * SECONDS.get(unit, 1.0)
+    if columns != PIXEL:
+        about["unit"] = columns
+    tifffile.imwrite(
+        path,
+        pixels,
+        imagej=True,
+        resolution=(1 / pixel.sizes[-1], 1 / pixel.sizes[-2]),
+        metadata={**about, "axes": axes + "YX"},
+    )
+
+
+def _leading_axes(units: tuple[str, ...]) -> str:
+    """Name leading axes as ImageJ does: time and z go by their units, else z, then time."""
+    if len(units) == 1:
+        return "T" if units[0] in SECONDS else "Z"
+    return ("", "", "TZ", "TZC")[len(units)]

@@ -1,0 +1,162 @@
+"""Statistics of blur by region: of labels, or of the connected parts of a mask.
+
+Not for: drawing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from napari_kpac.detection.scales import Scale, scale_of
+from napari_kpac.detection.thresholds import Values
+from napari_kpac.errors import ImageError
+
+EIGHT_NEIGHBOURS = np.ones((3, 3), bool)
+
+
+@dataclass(frozen=True)
+class Region:
+    """Blur within one region of one picture."""
+
+    label: int
+    slice: tuple[int, ...]
+    """Where the picture lies along the leading axes of a stack; empty for a single one."""
+    area_px: int
+    area: float
+    """In physical units; the same as ``area_px`` where there is no scale."""
+    area_unit: str
+    mean: float
+    """Mean of the blur values, as are median and max."""
+    median: float
+    max: float
+    blurred: float
+    """Share of its pixels that the mask calls blurred."""
+    centroid: tuple[float, float]
+    """Row and column in pixels."""
+    bbox: tuple[int, int, int, int]
+    """Top, left, bottom, right in pixels; the last two are just outside."""
+
+
+def components(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """Label the connected parts of a mask, from 1.
+
+    Pixels that touch at a corner are connected; parts never reach from slice to slice of a
+    stack, and no number occurs in two slices.
+    """
+    labels = np.zeros(mask.shape, np.int32)
+    last = 0
+    for index in np.ndindex(mask.shape[:-2]):
+        found, count = ndimage.label(mask[index], EIGHT_NEIGHBOURS)
+        labels[index] = np.where(found, found + last, 0)
+        last += count
+    return labels
+
+
+def measure_regions(
+    values: Values,
+    mask: npt.NDArray[np.bool_],
+    labels: npt.NDArray[Any] | None = None,
+    scale: Sequence[float] | None = None,
+    units: str | Sequence[Any] | None = None,
+) -> list[Region]:
+    """Measure every region of every picture.
+
+    Parameters
+    ----------
+    values
+        A blur map (H, W), leading axes of a stack first.
+    mask
+        What counts as blurred, of the same shape.
+    labels
+        Whole numbers of the same shape, or (H, W) for all pictures of a stack alike; what is
+        0 or below belongs to no region. None: the connected parts of the mask.
+    scale, units
+        Size of a pixel along the axes, and in what unit, as in a napari layer.
+    """
+    if values.shape != mask.shape or values.ndim < 2:
+        raise ImageError(f"map {values.shape} and mask {mask.shape} must have the same shape")
+    numbers = components(mask) if labels is None else _checked(labels, values.shape)
+    pixel = scale_of(scale, units, values.ndim)
+    found = []
+    for index in np.ndindex(values.shape[:-2]):
+        found += _measure(values[index], mask[index], numbers[index], index, pixel)
+    return found
+
+
+def region_table(found: Iterable[Region]) -> dict[str, list[Any]]:
+    """Return regions as columns, for ``layer.features`` of a labels layer or a CSV file.
+
+    The label's column is called ``index``, by which napari finds the row of a label.
+    """
+    rows = list(found)
+    axes = len(rows[0].slice) if rows else 0
+    return {
+        "index": [row.label for row in rows],
+        **{f"axis_{axis}": [row.slice[axis] for row in rows] for axis in range(axes)},
+        **{
+            name: [getattr(row, name) for row in rows]
+            for name in ("area_px", "area", "area_unit", "mean", "median", "max", "blurred")
+        },
+        **_columns("centroid", ("y", "x"), [row.centroid for row in rows]),
+        **_columns("bbox", ("top", "left", "bottom", "right"), [row.bbox for row in rows]),
+    }
+
+
+def _measure(
+    values: Values,
+    mask: npt.NDArray[np.bool_],
+    numbers: npt.NDArray[Any],
+    index: tuple[int, ...],
+    pixel: Scale,
+) -> list[Region]:
+    """Measure the regions of one picture."""
+    names, dense = np.unique(np.maximum(numbers, 0), return_inverse=True)
+    # From 1 on without gaps, since labels may be huge; 0 stays what belongs to nothing.
+    dense = dense.reshape(numbers.shape) + (0 if names[0] == 0 else 1)
+    names = names[names > 0]
+    found = []
+    for place, box in enumerate(ndimage.find_objects(dense), start=1):
+        inside = dense[box] == place
+        rows, columns = np.nonzero(inside)
+        part = values[box][inside]
+        area = int(part.size)
+        found.append(
+            Region(
+                label=int(names[place - 1]),
+                slice=index,
+                area_px=area,
+                area=area * pixel.area,
+                area_unit=pixel.area_unit,
+                mean=float(part.mean(dtype=np.float64)),
+                median=float(np.median(part)),
+                max=float(part.max()),
+                blurred=float(mask[box][inside].mean()),
+                centroid=(
+                    float(rows.mean() + box[0].start),
+                    float(columns.mean() + box[1].start),
+                ),
+                bbox=(box[0].start, box[1].start, box[0].stop, box[1].stop),
+            )
+        )
+    return found
+
+
+def _checked(labels: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "uib":
+        raise ImageError(f"labels must be whole numbers, these are {labels.dtype}")
+    if labels.shape not in (shape, shape[-2:]):
+        raise ImageError(f"labels of shape {labels.shape} do not fit a map of shape {shape}")
+    return np.broadcast_to(labels.astype(np.int8) if labels.dtype == bool else labels, shape)
+
+
+def _columns(
+    name: str, parts: Sequence[str], rows: Sequence[Sequence[float]]
+) -> dict[str, list[float]]:
+    return {f"{name}_{part}": [row[i] for row in rows] for i, part in enumerate(parts)}

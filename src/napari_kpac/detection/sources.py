@@ -1,0 +1,166 @@
+"""Measures of blur: maps at image resolution in 0..1, larger = more blurred.
+
+To add a measure, name it in ``options.SOURCES`` and put its function into ``_FAMILIES``.
+Not for: what counts as blurred (thresholds.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.ndimage import gaussian_filter
+
+from napari_kpac.detection.planes import Picture, Planes
+from napari_kpac.detection.variance import local_variance_blur
+from napari_kpac.engine import blur_map_steps
+from napari_kpac.engine.device import resolve
+from napari_kpac.engine.model import Model, card_of, prepare
+from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.options import DetectionOptions, alpha_number
+from napari_kpac.progress import Progress, Steps
+
+Map = npt.NDArray[np.float32]
+Views = tuple[Any, Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured on an image, before anything is chosen, smoothed or thresholded."""
+
+    maps: Map
+    """(maps, H, W), leading axes of a stack first: all alphas of block 1, or a single map."""
+    options: DetectionOptions
+    upsampling: int = 1
+    """By how much the picture was enlarged first."""
+    model_name: str = ""
+    model_sha256: str = ""
+    """Both are empty where no network was asked."""
+
+    def serves(self, options: DetectionOptions) -> bool:
+        """Tell whether these maps do for other options, or must be measured again."""
+        if family(self.options.source) != family(options.source):
+            return False
+        return _measuring(self.options) == _measuring(options)
+
+
+class Source(Protocol):
+    """A way to measure blur on an image, step by step."""
+
+    def __call__(
+        self, image: Any, options: DetectionOptions, views: Views, model: Model | None
+    ) -> Steps[Measured]:
+        """Yield progress, return the maps."""
+
+
+def measure_steps(
+    image: Any,
+    options: DetectionOptions,
+    *,
+    views: Views = None,
+    model: Model | None = None,
+) -> Steps[Measured]:
+    """Measure blur: the part that takes time. Yields progress, returns the maps."""
+    return _FAMILIES[family(options.source)](image, options, views, model)
+
+
+def blur_values(measured: Measured, options: DetectionOptions) -> Map:
+    """Choose or mix what was measured, and smooth it: (H, W) in 0..1, leading axes first.
+
+    Cheap: a change of alpha, weights or smoothing needs this alone (see
+    :meth:`Measured.serves`).
+    """
+    maps = measured.maps
+    number = alpha_number(options.source)
+    if options.source == "mixture":
+        _check_alphas(options, maps.shape[-3])
+        shares = np.ones(maps.shape[-3]) if options.weights is None else options.weights
+        values = np.average(maps, axis=-3, weights=shares)
+    else:
+        if number is not None:
+            _check_alphas(options, maps.shape[-3])
+        values = maps[..., (number or 1) - 1, :, :]
+    if options.smoothing:
+        sigmas = (0,) * (values.ndim - 2) + (options.smoothing,) * 2
+        values = gaussian_filter(values, sigmas)
+    if options.smoothing or options.source == "mixture":
+        values = np.clip(values, 0, 1)
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def family(source: str) -> str:
+    """Return what a source is measured by; all alphas and their mixture come together."""
+    return "alpha" if source == "mixture" or alpha_number(source) else source
+
+
+def _attention(
+    image: Any, options: DetectionOptions, views: Views, model: Model | None
+) -> Steps[Measured]:
+    net = prepare(options.model if model is None else model, resolve(options.device))
+    _check_alphas(options, len(net.config.dilations))
+    card = card_of(net)
+    found = yield from blur_map_steps(image, options, views=views, model=net)
+    return Measured(found.alpha, options, found.upsampling, card.name, card.sha256)
+
+
+def _by_picture(measure: Callable[[Picture, DetectionOptions], Map]) -> Source:
+    """Make a source of a function from a picture to a map (H, W).
+
+    Of a dual-pixel pair without an image both views are measured and averaged.
+    """
+
+    def steps(
+        image: Any,
+        options: DetectionOptions,
+        views: Views,
+        model: Model | None,  # noqa: ARG001 - no network is asked
+    ) -> Steps[Measured]:
+        given = (views or ()) if image is None else (image,)
+        if not given:
+            raise ImageError("there is no image")
+        stacks = [Planes.of(array, options) for array in given]
+        if len({planes.layout.shape for planes in stacks}) > 1:
+            raise ImageError("the two views must have the same shape")
+        found, total = [], len(stacks[0])
+        for done, pictures in enumerate(zip(*stacks, strict=True), start=1):
+            found.append(np.mean([measure(picture, options) for picture in pictures], axis=0))
+            yield Progress(done, total, "measure")
+        maps = np.stack(found).astype(np.float32)
+        return Measured(maps.reshape(*stacks[0].leading, 1, *maps.shape[1:]), options)
+
+    return steps
+
+
+def _check_alphas(options: DetectionOptions, count: int) -> None:
+    """Raise where the options name more alphas than the network has."""
+    number = alpha_number(options.source)
+    if number is not None and number > count:
+        raise ConfigError(
+            f"source={options.source!r}: this model has {count} dilations; choose alpha1 to "
+            f"alpha{count}"
+        )
+    if options.weights is not None and len(options.weights) != count:
+        raise ConfigError(
+            f"{len(options.weights)} weights were given, but this model has {count} dilations"
+        )
+
+
+def _measuring(options: DetectionOptions) -> DetectionOptions:
+    """Forget what plays no part in measuring."""
+    return replace(
+        options,
+        source=DetectionOptions.source,
+        weights=None,
+        smoothing=0.0,
+        threshold_rule=DetectionOptions.threshold_rule,
+        threshold=None,
+    )
+
+
+_FAMILIES: dict[str, Source] = {
+    "alpha": _attention,
+    "variance": _by_picture(lambda picture, options: local_variance_blur(picture, options.window)),
+}

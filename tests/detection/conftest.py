@@ -1,0 +1,23 @@
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture(scope="session")
+def half_blurred():
+    return half_blurred_scene()
+
+
+def half_blurred_scene():
+    """A picture of fine texture whose right half is far out of focus, and that half."""
+    rng = np.random.default_rng(1)
+    texture = np.clip(0.5 + 0.3 * gaussian_filter(rng.normal(size=(96, 160)), 0.7) / 0.4, 0, 1)
+    blurred = np.zeros(texture.shape, bool)
+    blurred[:, 80:] = True
+    picture = np.where(blurred, gaussian_filter(texture, 6), texture)
+    return picture.astype(np.float32), blurred
