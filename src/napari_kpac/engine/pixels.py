@@ -181,9 +181,7 @@ class PlaneReader:
         The rectangle lies within the picture. Values outside the range pass unharmed, NaN
         stays NaN, integers are rounded and kept within their type.
         """
-        # Single precision is exact for integers of up to 16 bits, and faster.
-        small = out_dtype.itemsize <= (2 if out_dtype.kind in "ui" else 4)
-        exact = np.dtype(np.float32 if small else np.float64)
+        exact = np.dtype(np.float32 if _is_small(out_dtype) else np.float64)
         change: Array = residual[0].permute(1, 2, 0).numpy().astype(exact)
         change *= self.range.half
         if self.channels == 1:
@@ -204,12 +202,15 @@ class PlaneReader:
 
     def _normalised(self, picture: Array, rows: Array, columns: Array) -> Tensor:
         part = picture[_as_slice(rows), :][:, _as_slice(columns)]
-        wide = torch.float32 if self.dtype == torch.float32 and part.dtype.itemsize < 4 else None
-        values = torch.from_numpy(
-            np.ascontiguousarray(part, dtype=np.float32 if wide else np.float64)
-        )
-        values = ((values - self.range.low) / self.range.half - 1).to(self.dtype)
+        exact = np.float32 if self.dtype == torch.float32 and _is_small(part.dtype) else np.float64
+        values = torch.from_numpy(np.array(part, dtype=exact))
+        values = values.sub_(self.range.low).div_(self.range.half).sub_(1).to(self.dtype)
         return values.permute(2, 0, 1)[None].expand(1, 3, -1, -1)
+
+
+def _is_small(dtype: np.dtype[Any]) -> bool:
+    """Tell whether single precision is enough: integers of up to 16 bits, floats of up to 32."""
+    return dtype.itemsize <= (2 if dtype.kind in "ui" else 4)
 
 
 def _to_integers(pixels: Array, dtype: np.dtype[Any]) -> Array:
