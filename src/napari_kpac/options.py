@@ -20,13 +20,14 @@ RangeRule = RangeName | tuple[float, float]
 Tile = int | Literal["auto"] | None
 Memory = int | str | None
 Precision = Literal["float32", "mixed"]
+Method = Literal["kpac", "ebdb"]
 ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
 MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
 """Kinds of files that hold blur maps."""
 
 SHARE_OF_FREE = 0.6
 
-SOURCES = ("mixture", "variance")
+SOURCES = ("mixture", "variance", "ebdb")
 """What a blur map can be made from, besides single attention maps: alpha1, alpha2, ..."""
 
 _ALPHA = re.compile(r"alpha([1-9][0-9]?)")
@@ -188,6 +189,15 @@ class ImageOptions:
 @dataclass(frozen=True)
 class DeblurOptions(ImageOptions):
     """Options of deblurring."""
+
+    method: Method = option(
+        "kpac", "kpac (the network), or ebdb (classical, without a network: slower, no weights)"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.method not in get_args(Method):
+            raise ConfigError(f"method={self.method!r}: must be {' or '.join(get_args(Method))}")
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,12 @@ def register(commands: Commands) -> None:
     deblur.add_argument(
         "--recipe", type=Path, help="recipe to replay; options given beside it go before it"
     )
+    deblur.add_argument(
+        "--defocus-map",
+        type=Path,
+        metavar="FILE",
+        help="with --method ebdb: write the estimated blur, in pixels of sigma, as a TIFF file",
+    )
     deblur.add_argument("--save-recipe", type=Path, metavar="FILE", help="write the recipe used")
     _add_modulation(deblur)
     add_options(deblur, DeblurOptions)
@@ -81,6 +87,8 @@ def _deblur(given: argparse.Namespace) -> None:
     options, modulation = _settings(given)
     pairs = list(zip(given.inputs, targets(given.inputs, given.output, SUFFIXES), strict=True))
     views = _views(given)
+    if given.defocus_map and (options.method != "ebdb" or len(pairs) > 1):
+        raise FileError("--defocus-map goes with --method ebdb and one picture")
     done = []
     for source, target in pairs:
         steps = deblur_steps(read_image(source), options, modulation, views=views)
@@ -88,6 +96,8 @@ def _deblur(given: argparse.Namespace) -> None:
         write_image(target, result.image, json.dumps(result.recipe.to_dict()))
         if given.save_recipe:
             result.recipe.save(given.save_recipe)
+        if given.defocus_map and result.sigma is not None:
+            write_image(given.defocus_map, result.sigma, "blur in pixels of sigma (EBDB)")
         done.append(_record(source, target, result))
         if not given.json:
             print(f"{source} -> {target}", file=sys.stderr)
@@ -121,7 +131,7 @@ def _check_model(recipe: Recipe, model: str) -> None:
     from napari_kpac.errors import RecipeError
     from napari_kpac.weights import load
 
-    if model != recipe.options.model:
+    if model != recipe.options.model or recipe.options.method != "kpac":
         return
     card = load(model).card
     if card.sha256 != recipe.model_sha256:

@@ -20,6 +20,8 @@ from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
+from napari_kpac.optics.ebdb import defocus_map
 from napari_kpac.options import DetectionOptions, alpha_number
 from napari_kpac.progress import Progress, Steps
 
@@ -134,6 +136,14 @@ def _by_picture(measure: Callable[[Picture, DetectionOptions], Map]) -> Source:
     return steps
 
 
+def _edge_blur(picture: Picture) -> Map:
+    """Measure blur by the classical defocus map: its sigma as a share of the largest it knows."""
+    pixels = picture[..., 0] if picture.shape[-1] == 1 else picture
+    sigma = defocus_map(np.clip(pixels, 0, 1)).sigma
+    values: Map = np.clip(np.asarray(sigma, np.float32) / LARGEST_SIGMA, 0, 1)
+    return values
+
+
 def _check_alphas(options: DetectionOptions, count: int) -> None:
     """Raise where the options name more alphas than the network has."""
     number = alpha_number(options.source)
@@ -163,4 +173,5 @@ def _measuring(options: DetectionOptions) -> DetectionOptions:
 _FAMILIES: dict[str, Source] = {
     "alpha": _attention,
     "variance": _by_picture(lambda picture, options: local_variance_blur(picture, options.window)),
+    "ebdb": _by_picture(lambda picture, _: _edge_blur(picture)),
 }

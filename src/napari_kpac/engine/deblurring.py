@@ -18,15 +18,16 @@ import torch
 from napari_kpac.engine import device as devices
 from napari_kpac.engine.allocator import is_active, keeping_memory
 from napari_kpac.engine.arrays import Layout, Plane, as_array, layout_of, read_plane
+from napari_kpac.engine.classical import classical_steps
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
-    Rect,
     check_views,
     enlarged,
     resolve_range,
+    restore_into,
 )
 from napari_kpac.engine.plan import Plan, make_plan
 from napari_kpac.engine.recipe import Recipe
@@ -76,7 +77,7 @@ def deblur(
         Where to put the result: anything of the image's shape that can be assigned to.
     **options
         Further fields of :class:`DeblurOptions`: range, rgb, channel_axis, rgb_channels,
-        precision.
+        precision, and method: ``kpac``, or ``ebdb`` for the classical way without a network.
 
     Returns
     -------
@@ -97,13 +98,19 @@ def deblur_steps(
     views: tuple[Any, Any] | None = None,
     out: Any = None,
     model: Model | None = None,
+    plan: Plan | None = None,
 ) -> Steps[Result]:
     """Do the same step by step: yields progress after every tile, returns the result.
 
-    Closing the generator cancels the work. ``model`` overrides the name in the options.
+    Closing the generator cancels the work. ``model`` overrides the name in the options,
+    ``plan`` what the memory budget would lead to (for measurements).
     """
     options = options or DeblurOptions()
     modulation = modulation or Modulation()
+    if options.method == "ebdb":
+        if views is not None:
+            raise ImageError("method 'ebdb' takes one image and no views")
+        return (yield from classical_steps(image, options, modulation, out))
     job = Job.prepare(image, options, views=views, model=model)
     modulation.check(job.net.config, job.layout.size)
     if out is None:
@@ -113,7 +120,7 @@ def deblur_steps(
     elif isinstance(out, np.ndarray) and np.may_share_memory(out, image):
         raise ImageError("out must not share memory with the image")
     planes = list(job.layout.planes())
-    plan = job.plan()
+    plan = plan or job.plan()
     found = []
     with keeping_memory():
         for number, plane in enumerate(planes):
@@ -229,8 +236,8 @@ class Job:
     def recipe(self, modulation: Modulation, plan: Plan) -> Recipe:
         """Write down how a result was made, so that it can be made again anywhere."""
         card = card_of(self.net)
-        common = {item.name: getattr(self.options, item.name) for item in fields(ImageOptions)}
-        options = DeblurOptions(**common)
+        names = [item.name for item in fields(DeblurOptions) if hasattr(self.options, item.name)]
+        options = DeblurOptions(**{name: getattr(self.options, name) for name in names})
         environment = {
             "device": str(self.device),
             "threads": torch.get_num_threads(),
@@ -252,36 +259,6 @@ def _version() -> str:
 def model_name(model: Model) -> str:
     """Return what stands for a model in options: its name or path."""
     return card_of(model).name if isinstance(model, KPACNet) else str(model)
-
-
-def restore_into(
-    out: Any,
-    job: Job,
-    plane: Plane,
-    rect: Rect,
-    reader: PlaneReader,
-    residual: torch.Tensor,
-    frame: Rect | None = None,
-) -> None:
-    """Put the pixels of a rectangle where they belong; alpha of RGBA comes from the input.
-
-    ``frame`` is the part of the picture that ``out`` stands for, where it is not all of it.
-    """
-    dtype = np.dtype(out.dtype)
-    pixels = reader.restore(rect, residual, dtype)
-    rows, columns = (rect if frame is None else rect.inside(frame)).slices
-    if len(plane.indices) > 1:
-        for channel, index in enumerate(plane.indices):
-            out[(*index, rows, columns)] = pixels[..., channel]
-        return
-    place = (*plane.indices[0], rows, columns)
-    if plane.kind == "grey":
-        out[place] = pixels[..., 0]
-    elif plane.kind == "rgb":
-        out[place] = pixels
-    else:
-        transparency = np.asarray(job.first[(*plane.indices[0], *rect.slices, slice(3, 4))])
-        out[place] = np.concatenate([pixels, transparency.astype(dtype)], axis=-1)
 
 
 def _deblur_plane(
@@ -309,7 +286,7 @@ def _deblur_plane(
             visible = tile.clipped(reader.height, reader.width)
             residual = run.decode_rect(entered, tile, run.halves)
             residual = residual[:, :, : visible.height, : visible.width]
-            restore_into(out, job, plane, visible, reader, residual * modulation.strength)
+            restore_into(out, job.first, plane, visible, reader, residual * modulation.strength)
             done += 1
             yield replace(start, done=done, stage="decode")
     return (

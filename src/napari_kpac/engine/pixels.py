@@ -15,7 +15,7 @@ from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 from torch.nn import functional as F
 
-from napari_kpac.engine.arrays import Array, Layout, read_plane
+from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
 from napari_kpac.errors import ImageError
 from napari_kpac.options import RangeRule
 
@@ -262,6 +262,36 @@ def _as_slice(index: Array) -> Any:
     if index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
         return slice(int(index[0]), int(index[-1]) + 1)
     return index
+
+
+def restore_into(
+    out: Any,
+    array: Any,
+    plane: Plane,
+    rect: Rect,
+    reader: PlaneReader,
+    residual: Tensor,
+    frame: Rect | None = None,
+) -> None:
+    """Put the pixels of a rectangle where they belong; alpha of RGBA comes from the input.
+
+    ``frame`` is the part of the picture that ``out`` stands for, where it is not all of it.
+    """
+    dtype = np.dtype(out.dtype)
+    pixels = reader.restore(rect, residual, dtype)
+    rows, columns = (rect if frame is None else rect.inside(frame)).slices
+    if len(plane.indices) > 1:
+        for channel, index in enumerate(plane.indices):
+            out[(*index, rows, columns)] = pixels[..., channel]
+        return
+    place = (*plane.indices[0], rows, columns)
+    if plane.kind == "grey":
+        out[place] = pixels[..., 0]
+    elif plane.kind == "rgb":
+        out[place] = pixels
+    else:
+        transparency = np.asarray(array[(*plane.indices[0], *rect.slices, slice(3, 4))])
+        out[place] = np.concatenate([pixels, transparency.astype(dtype)], axis=-1)
 
 
 def check_views(views: Any, layout: Layout) -> None:

@@ -20,10 +20,9 @@ TILES = (2048, 1536, 1024, 768, 512, 384, 256, 128, SMALLEST_TILE)
 COMFORTABLE_TILE = 512
 """Below this side the overlap of tiles costs more than keeping the skips saves."""
 
-# Bytes at a time, in units of one full-resolution feature map (channels * item size), as
-# measured with `napari-kpac bench`: what a pass over a tile needs besides what is kept.
-_PER_PIXEL_ENCODE = 3.3
-_PER_PIXEL_DECODE = 4.4
+_MAPS_AT_ONCE = 3.3
+"""Full-resolution feature maps that a pass over a tile needs at a time: the input and output
+of the second convolution, or the output, its padded copy and what the next level makes of it."""
 _OVERHEAD = 100 * 2**20
 
 
@@ -98,7 +97,6 @@ def make_plan(
     tile: Tile = "auto",
     budget: int,
     item_size: int = 4,
-    kept_skips: tuple[int, ...] | None = None,
 ) -> Plan:
     """Choose tiles and what to keep for a picture and a budget.
 
@@ -115,8 +113,7 @@ def make_plan(
         return Plan(tile=max(padded), kept_skips=every, scratch=False, **{**common, "band": height})
     if tile != "auto":
         side = tile - tile % config.multiple or config.multiple
-        return Plan(tile=side, kept_skips=every if kept_skips is None else kept_skips,
-                    scratch=False, **common)  # fmt: skip
+        return Plan(tile=side, kept_skips=every, scratch=False, **common)
     if cost.tile(height, width) + cost.kept(every) + cost.bottleneck() <= budget:
         return Plan(tile=max(padded), kept_skips=every, scratch=False, **common)
     scratch = cost.bottleneck() > budget // 2
@@ -141,12 +138,30 @@ def encoder_halo(config: KPACConfig) -> int:
     return _round_up(halo + 1 + 2, config.multiple)
 
 
+def skip_halo(config: KPACConfig) -> int:
+    """Pixels around a tile on which its skip halves depend, rounded up to a multiple."""
+    halo = 1
+    for _ in range(config.levels - 1):
+        halo = 2 * (halo + 1) + 1
+    return _round_up(halo + 1 + 2, config.multiple)
+
+
+def decoder_halos(config: KPACConfig) -> tuple[int, ...]:
+    """Pixels around a tile that each decoder level must be given, the deepest level first.
+
+    The last level convolves 5x5 after doubling, the others 3x3, and a doubled map depends on
+    one more cell on either side.
+    """
+    halo, found = (2 + 2) // 2, []
+    for level in range(1, config.levels + 1):
+        found.append(halo * 2**level)
+        halo = (halo + 1 + 2) // 2
+    return tuple(reversed(found))
+
+
 def decoder_halo(config: KPACConfig) -> int:
     """Pixels around a tile on which its result depends, given bottleneck and skips."""
-    halo = (2 + 2) // 2
-    for _ in range(config.levels - 1):
-        halo = (halo + 1 + 2) // 2
-    return halo * config.multiple
+    return decoder_halos(config)[0]
 
 
 def block_halo(config: KPACConfig) -> int:
@@ -172,12 +187,12 @@ class _Cost:
         return self.config.channels * self.item_size
 
     def tile(self, height: int, width: int) -> int:
-        """Of a pass over a tile, decoding being the hungriest."""
-        return int(height * width * self.feature_map * _PER_PIXEL_DECODE) + _OVERHEAD
+        """Of a pass over a tile."""
+        return int(height * width * self.feature_map * _MAPS_AT_ONCE) + _OVERHEAD
 
     def kept(self, levels: tuple[int, ...]) -> int:
-        """Of the skips of some levels."""
-        widths = self.config.level_channels
+        """Of the skip halves of some levels; that of level 0 is a colour picture."""
+        widths = (3, *self.config.level_channels[1:])
         return sum(self.pixels // 4**k * widths[k] * self.item_size for k in levels)
 
     def bottleneck(self) -> int:

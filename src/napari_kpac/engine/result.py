@@ -32,6 +32,8 @@ class Result:
     """Height and width of a picture in pixels."""
     scale: int
     """Pixels per cell of alpha, along both axes."""
+    sigma: npt.NDArray[np.float32] | None = None
+    """(H, W): the estimated blur in pixels of sigma, leading axes first; method ``ebdb`` only."""
     origin: tuple[int, int] = (0, 0)
     """First pixel (row, column) of alpha's first cell, in pixels of ``image``."""
     draft: bool = False

@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import give_back, keeping_memory
-from napari_kpac.engine.deblurring import Job, model_name, restore_into
+from napari_kpac.engine.deblurring import Job, model_name
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
-from napari_kpac.engine.pixels import Rect
+from napari_kpac.engine.pixels import Rect, restore_into
 from napari_kpac.engine.plan import ATTENTION_HALO, block_halo, decoder_halo
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.staged import StagedRun, stores
@@ -103,6 +103,8 @@ class Session:
         chosen = DeblurOptions(
             model=model_name(model), device=device, tile=tile, memory=memory, **options
         )
+        if chosen.method != "kpac":
+            raise ConfigError(f"a Session runs the network; method {chosen.method!r} has none")
         self._job = Job.prepare(image, chosen, views=views, model=model)
         if self._job.layout.leading:
             raise ImageError(
@@ -502,9 +504,8 @@ class Session:
         origin: tuple[int, int],
     ) -> Result:
         image = np.empty((rect.height, rect.width, *self._job.layout.shape[2:]), self.dtype)
-        restore_into(
-            image, self._job, self._plane, rect, self._reader, residual * modulation.strength, rect
-        )
+        scaled = residual * modulation.strength
+        restore_into(image, self._job.first, self._plane, rect, self._reader, scaled, rect)
         return Result(
             image=image,
             alpha=alpha.float().cpu().numpy(),

@@ -24,7 +24,9 @@ from napari_kpac.engine.plan import (
     Plan,
     block_halo,
     decoder_halo,
+    decoder_halos,
     encoder_halo,
+    skip_halo,
 )
 from napari_kpac.network import KPACBlock, KPACNet
 from napari_kpac.network.layers import lrelu
@@ -96,13 +98,19 @@ class StagedRun:
         """Compute the residual of ``rect`` from the decoder's first stage over ``outer``."""
         missing = [level for level in range(self.config.levels) if level not in halves]
         fresh = self._recompute(outer, missing) if missing else {}
-        local = [
-            fresh[level] if level in fresh else self._part(halves[level], outer, 2**level)
-            for level in range(self.config.levels)
-        ]
+        x, place = entered, outer
         with precision(self.device, self.mixed):
-            residual = self.net.decoder.climb(entered, local)
-        return _crop(residual, rect.inside(outer)).to("cpu", self.reader.dtype)
+            for index, halo in enumerate(decoder_halos(self.config)):
+                level = self.config.levels - 1 - index
+                # On the way up less and less of the surroundings is needed.
+                needed = rect.grown(halo, self.plan.height, self.plan.width)
+                x = _crop(x, needed.inside(place), 2 ** (level + 1))
+                if level in fresh:
+                    half = _crop(fresh.pop(level), needed.inside(outer), 2**level)
+                else:
+                    half = self._part(halves[level], needed, 2**level)
+                x, place = self.net.decoder.levels[index](x, half), needed
+        return _crop(x, rect.inside(place)).to("cpu", self.reader.dtype)
 
     @torch.no_grad()
     def attention(self, index: int, x: Tensor, rect: Rect | None = None) -> Tensor:
@@ -193,7 +201,7 @@ class StagedRun:
 
     def _recompute(self, outer: Rect, levels: Sequence[int]) -> dict[int, Tensor]:
         """Compute the halves of some skips for a rectangle, by encoding once more."""
-        wider = outer.grown(encoder_halo(self.config), self.plan.height, self.plan.width)
+        wider = outer.grown(skip_halo(self.config), self.plan.height, self.plan.width)
         x = self._read(wider)
         found = {}
         with precision(self.device, self.mixed):

@@ -1,0 +1,94 @@
+"""Deblurring without a network on the same road: any image in, the same image deblurred out.
+
+Not for: the method itself (optics.classical).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from napari_kpac.engine.arrays import as_array, layout_of, read_plane
+from napari_kpac.engine.modulation import Modulation
+from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range, restore_into
+from napari_kpac.engine.recipe import Recipe
+from napari_kpac.engine.result import Result
+from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.optics.classical import two_step_steps
+from napari_kpac.options import DeblurOptions
+from napari_kpac.progress import Progress, Steps
+
+STEPS_PER_PLANE = 100
+"""Nobody knows beforehand how many levels of blur a picture has: progress is in percent."""
+
+
+def classical_steps(
+    image: Any, options: DeblurOptions, modulation: Modulation, out: Any = None
+) -> Steps[Result]:
+    """Deblur with an estimated defocus map; returns a Result with ``sigma`` and no attention."""
+    if not modulation.is_neutral:
+        raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
+    array = as_array(image)
+    layout = layout_of(
+        array,
+        rgb=options.rgb,
+        channel_axis=options.channel_axis,
+        rgb_channels=options.rgb_channels,
+    )
+    pixel_range = resolve_range(options.range, layout, (array,))
+    if out is None:
+        out = np.empty(layout.shape, layout.dtype)
+    elif tuple(out.shape) != layout.shape:
+        raise ImageError(f"out has shape {tuple(out.shape)}, the image {layout.shape}")
+    planes = list(layout.planes())
+    sigmas = []
+    for number, plane in enumerate(planes):
+        start = Progress(number * STEPS_PER_PLANE, len(planes) * STEPS_PER_PLANE, "estimating")
+        yield start
+        reader = PlaneReader(read_plane(array, plane), None, pixel_range, 1)
+        whole = Rect(0, reader.height, 0, reader.width)
+        residual, sigma = yield from _deblur(reader, whole, start)
+        restore_into(out, array, plane, whole, reader, residual * modulation.strength)
+        sigmas.append(sigma)
+    leading = layout.leading if layout.rgb_channels is None else (len(planes),)
+    nothing = np.empty((0, 0), np.float32)
+    return Result(
+        image=out,
+        alpha=nothing,
+        beta=nothing,
+        recipe=_recipe(options, modulation, pixel_range),
+        size=layout.size,
+        scale=1,
+        sigma=np.stack(sigmas).reshape(*leading, *layout.size),
+    )
+
+
+def _deblur(
+    reader: PlaneReader, whole: Rect, start: Progress
+) -> Steps[tuple[torch.Tensor, npt.NDArray[np.float32]]]:
+    """Deblur one picture; returns the residual in network values and the defocus map."""
+    picture = (reader.read(whole)[0].permute(1, 2, 0).numpy() + 1) / 2
+    unit = np.clip(picture[..., 0] if reader.channels == 1 else picture, 0, 1)
+    steps = two_step_steps(unit.astype(np.float32))
+    while True:
+        try:
+            progress = next(steps)
+        except StopIteration as stop:
+            found = stop.value
+            break
+        done = start.done + progress.done * STEPS_PER_PLANE // progress.total
+        yield replace(start, done=done, stage=progress.stage)
+    change = np.asarray(found.image, np.float32) - unit
+    change = change[..., None] if reader.channels == 1 else change
+    residual = torch.from_numpy(2 * change).permute(2, 0, 1)[None].expand(1, 3, -1, -1)
+    return residual, np.asarray(found.sigma, np.float32)
+
+
+def _recipe(options: DeblurOptions, modulation: Modulation, pixel_range: PixelRange) -> Recipe:
+    environment = {"range": asdict(pixel_range), "napari_kpac": version("napari-kpac")}
+    return Recipe(options, modulation, "", "", environment)
