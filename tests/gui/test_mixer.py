@@ -145,7 +145,9 @@ def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, picture, qtbot, t
     call = ["deblur", str(tmp_path / "cup.png"), "-o", str(tmp_path / "out.png")]
     assert main([*call, "--recipe", str(tmp_path / "look.json")]) == 0
     again = np.asarray(Picture.open(tmp_path / "out.png"))
-    assert np.array_equal(again, shown(viewer))
+    # The mixer adds the same numbers in another order: at most one grey level.
+    assert np.abs(again.astype(int) - shown(viewer)).max() <= 1
+    assert (again == shown(viewer)).mean() > 0.999
     mixer.reset()
     mixer.load_recipe(tmp_path / "look.json")
     expect(viewer, qtbot, picture, kpac.Modulation(gains=rows, strength=0.8))

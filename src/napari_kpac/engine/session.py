@@ -8,7 +8,7 @@ Not for: stacks and files (deblurring.py), windows (widgets).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -49,7 +49,8 @@ class _BlockCache:
     branches: list[Tensor] = field(default_factory=list)
     """Empty where memory is short; they are computed again then."""
     partials: list[Tensor] = field(default_factory=list)
-    """The fusion's sum, branch by branch, for the alpha of the network, without its bias."""
+    """The fusion's sum, branch by branch, for the alpha of the network, without its bias;
+    empty until gains move."""
     used: BlockModulation | None = None
     """The modulation that ``fused`` was made with."""
     fused: Tensor | None = None
@@ -315,27 +316,36 @@ class Session:
             return cache
         for i in range(len(block.dilations)):
             self._check(ticket)
-            branch = block.branch(i, x.to(self._job.device))
-            weighted = block.weigh(i, branch, cache.alpha, cache.beta)
-            cache.branches.append(branch)
-            cache.partials.append(block.fusion.partial(i, weighted))
+            cache.branches.append(block.branch(i, x.to(self._job.device)))
         return cache
 
     def _fuse(self, index: int, cache: _BlockCache, mod: BlockModulation, x: Tensor) -> Tensor:
-        """Aggregate the branches: a weighted sum where gains are numbers, else convolutions."""
-        block = self._run.block(index)
-        bias = block.fusion.bias
-        assert bias is not None  # noqa: S101 - the fusion has one
-        total = x.new_empty(x.shape).copy_(bias[None, :, None, None])
-        alpha = None if mod.is_scalar and cache.partials else mod.apply(cache.alpha)
-        for i, gain in enumerate(mod.gains):
-            if alpha is None:
-                total.add_(cache.partials[i], alpha=float(gain))
-            else:
-                kept = cache.branches[i] if cache.branches else block.branch(i, x)
-                weighted = block.weigh(i, kept, alpha, cache.beta)
-                total.add_(block.fusion.partial(i, weighted))
+        """Aggregate the branches under a modulation.
+
+        The first time one convolution does it. When gains then move, the share of every
+        branch is worked out once, and from there on they only need a weighted sum.
+        """
+        fusion = self._run.block(index).fusion
+        if cache.used is None or not mod.is_scalar or not cache.branches:
+            weighted = self._weighted(index, cache, mod.apply(cache.alpha), x)
+            return lrelu(fusion.whole(torch.cat(list(weighted), dim=1)))
+        if not cache.partials:
+            weighted = self._weighted(index, cache, cache.alpha, x)
+            cache.partials = [fusion.partial(i, branch) for i, branch in enumerate(weighted)]
+        assert fusion.bias is not None  # noqa: S101 - the fusion has one
+        total = torch.empty_like(cache.partials[0]).copy_(fusion.bias[None, :, None, None])
+        for partial, gain in zip(cache.partials, mod.gains, strict=True):
+            total.add_(partial, alpha=float(gain))
         return lrelu(total)
+
+    def _weighted(
+        self, index: int, cache: _BlockCache, alpha: Tensor, x: Tensor
+    ) -> Iterator[Tensor]:
+        """Weigh every branch by alpha and beta; branches that were not kept are run again."""
+        block = self._run.block(index)
+        for i in range(len(block.dilations)):
+            branch = cache.branches[i] if cache.branches else block.branch(i, x)
+            yield block.weigh(i, branch, alpha, cache.beta)
 
     def _run_local(self, index: int, x: Tensor, mod: BlockModulation, local: Rect) -> _BlockCache:
         """Run a block only where its output is needed: in ``local`` and a little around it."""

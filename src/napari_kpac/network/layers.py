@@ -63,6 +63,10 @@ class ConcatConv(nn.Conv2d):
         given = self.bias if bias else None
         return F.conv2d(x, self.part_weight(index), given, padding=self.padding)
 
+    def whole(self, x: Tensor) -> Tensor:
+        """Convolve a concatenation that exists already."""
+        return super().forward(x)
+
     def forward(self, *inputs: Tensor) -> Tensor:
         """Convolve the concatenation of the inputs."""
         total = self.partial(0, inputs[0], bias=True)
@@ -92,9 +96,13 @@ class ColourHead(ConcatConv):
         rows = F.pad(rows, (0, 0, 0, 0, 0, 0, 0, idle))
         half, height = (size - 1) // 2, x.shape[-2]
         stacked = F.conv2d(x, rows, None, padding=half)
-        total = stacked[:, :outputs, :height].contiguous()
-        for row in range(1, size):
-            total = total.add_(stacked[:, row * outputs : (row + 1) * outputs, row : row + height])
+        shifted = [
+            stacked[:, row * outputs : (row + 1) * outputs, row : row + height]
+            for row in range(size)
+        ]
+        total = shifted[0] + shifted[1]
+        for part in shifted[2:]:
+            total = total.add_(part)
         return total.add_(self.bias[:, None, None]) if bias and self.bias is not None else total
 
 

@@ -47,6 +47,7 @@ from napari_kpac.widgets.placement import (
 )
 from napari_kpac.widgets.task import Task
 
+METHODS = (("KPAC network", "kpac"), ("classical (EBDB), no network", "ebdb"))
 SCOPES = (
     ("all slices", "all"),
     ("the slice on display", "slice"),
@@ -78,6 +79,11 @@ class DeblurWidget(QWidget):
             choices=list(RANGES),
             tooltip="Which values the network sees as black and as white.",
         )
+        self._method = ComboBox(
+            label="method",
+            choices=list(METHODS),
+            tooltip="The network, or classical deconvolution with an estimated defocus map.",
+        )
         self._scope = ComboBox(
             label="process", choices=list(SCOPES), tooltip="How much to process."
         )
@@ -92,19 +98,25 @@ class DeblurWidget(QWidget):
         )  # fmt: skip
         self._form = Container(
             widgets=[
-                self._image, self._model, self._device, self._range, self._scope, self._shapes,
-                self._left, self._right,
+                self._image, self._method, self._model, self._device, self._range, self._scope,
+                self._shapes, self._left, self._right,
             ],
         )  # fmt: skip
         self._form.margins = (0, 0, 0, 0)
         self._scope.changed.connect(self._follow_scope)
         self._model.changed.connect(self._follow_model)
+        self._method.changed.connect(self._follow_model)
         self._filler = ChoiceFiller(self._model, self._device, self)
         self._comparison = Comparison(napari_viewer)
         self._build()
         self._follow_scope()
         self._follow_model()
         self._show_idle()
+        if self._image.layer is None:
+            self._message.setText(
+                "Open a picture and press Deblur. None at hand? File > Open Sample > "
+                "KPAC defocus deblurring."
+            )
 
     def _build(self) -> None:
         self._button = QPushButton()
@@ -170,7 +182,11 @@ class DeblurWidget(QWidget):
             rule = tuple(float(v) for v in layer.contrast_limits)
         return preferences.apply(
             DeblurOptions(
-                model=self._model.value, device=self._device.value, range=rule, rgb=bool(layer.rgb)
+                model=self._model.value,
+                device=self._device.value,
+                range=rule,
+                rgb=bool(layer.rgb),
+                method=self._method.value,
             )
         )
 
@@ -187,6 +203,8 @@ class DeblurWidget(QWidget):
             data = data[index]
             pair = None if pair is None else (pair[0][index], pair[1][index])
         if scope == "rectangle":
+            if self._method.value != "kpac":
+                raise ValueError("The classical method takes whole slices: choose one of those.")
             region = selected_rectangle(layer, self._shapes.layer)
         return _Target(layer, scope, index, data, pair, region)
 
@@ -194,7 +212,9 @@ class DeblurWidget(QWidget):
         self._shapes.visible = self._scope.value == "rectangle"
 
     def _follow_model(self) -> None:
-        dual = "dual" in str(self._model.current_choice)
+        network = self._method.value == "kpac"
+        self._model.visible = self._device.visible = network
+        dual = network and "dual" in str(self._model.current_choice)
         self._left.visible = self._right.visible = dual
 
     def _show_progress(self, progress: Progress) -> None:
@@ -214,6 +234,8 @@ class DeblurWidget(QWidget):
             return
         added = self._put(target, result)
         self._comparison.set_pair(target.layer, added)
+        if result.sigma is not None:
+            self._put_defocus_map(target, result.sigma)
         spent = time.monotonic() - self._started
         self._message.setText(f"Done in {spent:.1f} s: layer “{added.name}”.")
 
@@ -247,6 +269,20 @@ class DeblurWidget(QWidget):
         self._viewer.layers.selection.active = layer
         self._results[key] = added.unique_id
         return added
+
+    def _put_defocus_map(self, target: _Target, sigma: Any) -> None:
+        """Show the blur that the classical method estimated, in pixels of sigma."""
+        layer = target.layer
+        where = placement(layer)
+        if target.scope != "all":
+            sigma = sigma[(np.newaxis,) * len(target.index)]
+            where = moved(layer, (*target.index, 0, 0))
+        name = f"{layer.name} (defocus map)"
+        for known in [each for each in self._viewer.layers if each.name == name]:
+            self._viewer.layers.remove(known)
+        self._viewer.add_image(
+            sigma, name=name, colormap="magma", contrast_limits=(0, 5), visible=False, **where
+        )
 
     def _show_error(self, text: str) -> None:
         self._message.setText(f"⚠ {text}")

@@ -1,13 +1,18 @@
 """Sample data for napari's File > Open Sample menu; all of it works offline.
 
-Not for: making such data (optics).
+Not for: making defocus (optics).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 LayerTuple = tuple[Any, dict[str, Any], str]
+
+SEED = 4
+SIZE = 384
 
 
 def coffee() -> list[LayerTuple]:
@@ -15,3 +20,63 @@ def coffee() -> list[LayerTuple]:
     from skimage import data
 
     return [(data.coffee(), {"name": "coffee", "rgb": True}, "image")]
+
+
+def scene() -> list[LayerTuple]:
+    """Return a photograph with synthetic defocus, its radius map and the sharp original."""
+    from napari_kpac.optics import defocus, radius_map
+
+    sharp = _photograph()
+    made = defocus(sharp, radius_map(sharp.shape[:2], SEED, largest=7, kind="objects"), seed=SEED)
+    radius = np.abs(made.radius).astype(np.float32)
+    return [
+        (sharp, {"name": "truth", "rgb": True, "visible": False}, "image"),
+        (
+            radius,
+            {
+                "name": "radius in pixels",
+                "colormap": "magma",
+                "visible": False,
+                "contrast_limits": (0, float(radius.max())),
+            },
+            "image",
+        ),
+        (made.image, {"name": "defocused scene", "rgb": True}, "image"),
+    ]
+
+
+def dual_pixel() -> list[LayerTuple]:
+    """Return the left and right view of a dual-pixel camera and the image between them."""
+    from napari_kpac.optics import defocus, radius_map
+
+    sharp = _photograph()
+    radius = radius_map(sharp.shape[:2], SEED, largest=6, kind="tilted")
+    made = defocus(sharp, radius, seed=SEED, dual=True)
+    return [
+        (made.left, {"name": "left view", "rgb": True, "visible": False}, "image"),
+        (made.right, {"name": "right view", "rgb": True, "visible": False}, "image"),
+        (made.image, {"name": "centre image", "rgb": True}, "image"),
+    ]
+
+
+def focus_sweep() -> list[LayerTuple]:
+    """Return a stack in which the focus moves through a cell-like picture (grey, 16 bits)."""
+    from skimage import data
+
+    from napari_kpac.optics import defocus
+
+    grey = data.camera()[64 : 64 + SIZE, 100 : 100 + SIZE].astype(np.uint16) * 257
+    frames = [defocus(grey, abs(radius), seed=SEED).image for radius in np.linspace(-6, 6, 7)]
+    layer = {
+        "name": "focus sweep",
+        "scale": (0.5, 0.1, 0.1),
+        "units": ("s", "um", "um"),
+        "axis_labels": ("t", "y", "x"),
+    }
+    return [(np.stack(frames), layer, "image")]
+
+
+def _photograph() -> Any:
+    from skimage import data
+
+    return data.astronaut()[:SIZE, 60 : 60 + SIZE]

@@ -1,0 +1,75 @@
+"""napari's own Open and Save: recipes in, blur maps out.
+
+Not for: the formats themselves (engine.recipe, detection.export).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_kpac.errors import ImageError
+from napari_kpac.widgets.placement import METADATA
+
+LayerTuple = tuple[Any, dict[str, Any], str]
+
+
+def recipe_reader(path: str | list[str]) -> Callable[[Any], list[LayerTuple]] | None:
+    """Return a reader if the file is a recipe, else None."""
+    if isinstance(path, list):
+        path = path[0]
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            start = file.read(200)
+    except (OSError, UnicodeDecodeError):
+        return None
+    return read_recipe if '"napari-kpac-recipe"' in start else None
+
+
+def read_recipe(path: str | list[str]) -> list[LayerTuple]:
+    """Return the images of a recipe as layers: what was painted, and replaced alpha maps."""
+    from napari_kpac.engine import load_recipe
+
+    recipe = load_recipe(path[0] if isinstance(path, list) else path)
+    record = {METADATA: recipe.to_dict()}
+    found: list[LayerTuple] = []
+    if recipe.modulation.labels is not None:
+        labels = np.asarray(recipe.modulation.labels)
+        found.append((labels, {"name": "labels of the recipe", "metadata": record}, "labels"))
+    for (block, index), value in recipe.modulation.override.items():
+        if np.ndim(value):
+            name = f"α{index} of block {block} (loaded)"
+            options = {"name": name, "contrast_limits": (0, 1), "metadata": record}
+            found.append((np.asarray(value, np.float32), options, "image"))
+    if not found:
+        from napari.utils.notifications import show_info
+
+        show_info("This recipe has settings only: load it in the attention mixer.")
+        return [(None,)]  # type: ignore[list-item]
+    return found
+
+
+def write_map(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    """Write an image layer in 0..1 as a blur map; model and settings go into the file."""
+    from napari_kpac.detection.export import export
+
+    values = np.asarray(data)
+    if values.dtype.kind != "f" or np.nanmin(values) < 0 or np.nanmax(values) > 1:
+        raise ImageError(
+            "only maps with values from 0 to 1 are saved as blur maps; save other images with "
+            "napari's own writers"
+        )
+    record = attributes.get("metadata", {}).get(METADATA, {})
+    units = [str(unit) for unit in attributes.get("units") or ()] or None
+    written = export(
+        path,
+        values,
+        scale=tuple(attributes.get("scale") or ()) or None,
+        units=units,
+        description=json.dumps(record),
+    )
+    return [str(each) for each in written]

@@ -1,0 +1,246 @@
+"""The Inverse kernels widget: the paper's observation, live on the picture.
+
+A blur kernel, its inverse, the inverse enlarged and the inverse dilated; and what each of
+them makes of the layer, with how close the results are. Not for: the optics (optics).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from magicgui.widgets import ComboBox, Container, FloatSpinBox, SpinBox
+from napari.layers import Image
+from napari.utils.colormaps import ensure_colormap
+from napari.viewer import Viewer
+from qtpy.QtCore import QSize, Qt
+from qtpy.QtGui import QImage, QPixmap
+from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from superqt.utils import qdebounced
+
+from napari_kpac.widgets.choices import image_box
+from napari_kpac.widgets.placement import (
+    METADATA,
+    current_index,
+    find_layer,
+    full_resolution,
+    moved,
+)
+from napari_kpac.widgets.task import Task, single
+
+APERTURES = (("disc", "disc"), ("gaussian", "gaussian"), ("hexagon", "polygon"))
+PANEL = QSize(150, 150)
+MOST_PIXELS = 1_000_000
+"""A larger picture is looked at in its middle, so that it stays live."""
+
+
+class InverseKernelsWidget(QWidget):
+    """Chooses a kernel and shows what its inverses do."""
+
+    def __init__(self, napari_viewer: Viewer) -> None:
+        super().__init__()
+        self._viewer = napari_viewer
+        self._result_id: Any = None
+        self._source: Image | None = None
+        self._place: tuple[Any, ...] = ()
+        self._image = image_box(napari_viewer)
+        self._aperture = ComboBox(
+            label="aperture", choices=list(APERTURES), tooltip="Shape of the blur kernel."
+        )
+        self._radius = FloatSpinBox(
+            label="radius", value=2, min=0.5, max=6, step=0.5,
+            tooltip="Circle of confusion of the small kernel, in pixels.",
+        )  # fmt: skip
+        self._scale = SpinBox(
+            label="scale", value=3, min=2, max=6, tooltip="How much larger the blur is."
+        )
+        self._epsilon = FloatSpinBox(
+            label="epsilon", value=0.01, min=0.001, max=0.5, step=0.005,
+            tooltip="Wiener regularisation: larger is smoother and less exact.",
+        )  # fmt: skip
+        self._button = QPushButton("Blur and deblur the layer")
+        self._button.setToolTip(
+            "Blur the slice on display with the enlarged kernel, then undo it three ways."
+        )
+        self._message = QLabel()
+        self._message.setWordWrap(True)
+        self._panels = {
+            name: _Panel(name)
+            for name in ("kernel k", "its inverse", "inverse, enlarged", "inverse, dilated")
+        }
+        self._build()
+        self._task = Task(self)
+        self._task.succeeded.connect(self._show)
+        self._task.failed.connect(lambda text: self._message.setText(f"⚠ {text}"))
+        for control in (self._aperture, self._radius, self._scale, self._epsilon):
+            control.changed.connect(self._restart)
+        self._button.clicked.connect(self._deblur)
+        self._deblurs = False
+        self._start()
+
+    def _build(self) -> None:
+        form = Container(
+            widgets=[self._image, self._aperture, self._radius, self._scale, self._epsilon]
+        )
+        form.margins = (0, 0, 0, 0)
+        grid = QGridLayout()
+        for place, panel in enumerate(self._panels.values()):
+            grid.addWidget(panel, place // 2, place % 2)
+        layout = QVBoxLayout(self)
+        layout.addWidget(form.native)
+        layout.addLayout(grid)
+        layout.addWidget(self._button)
+        layout.addWidget(self._message)
+        layout.addStretch(1)
+
+    def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
+        """Let go of everything when the window goes away."""
+        self.release()
+        super().closeEvent(event)
+
+    def release(self) -> None:
+        """Stop work and stop following the viewer."""
+        self._task.cancel(forget=True)
+        self._image.release()
+
+    def _deblur(self) -> None:
+        if self._image.layer is None:
+            self._message.setText("⚠ There is no image layer: open a picture first.")
+            return
+        self._deblurs = True
+        self._start()
+
+    @qdebounced(timeout=150)
+    def _restart(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        settings = (
+            self._aperture.value, float(self._radius.value), int(self._scale.value),
+            float(self._epsilon.value),
+        )  # fmt: skip
+        picture = self._picture() if self._deblurs else None
+        self._task.start(single(lambda: compute(*settings, picture)))
+
+    def _picture(self) -> npt.NDArray[np.float64] | None:
+        """Return the slice on display (its middle, if it is large) in 0..1."""
+        layer = self._image.layer
+        if layer is None:
+            return None
+        index = current_index(self._viewer, layer)
+        plane = np.asarray(full_resolution(layer)[index], dtype=np.float64)
+        if layer.rgb:
+            plane = plane[..., :3]
+        low, high = (0.0, 255.0) if full_resolution(layer).dtype == np.uint8 else (
+            float(np.nanmin(plane)), float(np.nanmax(plane)),
+        )  # fmt: skip
+        height, width = plane.shape[:2]
+        share = min(1.0, (MOST_PIXELS / (height * width)) ** 0.5)
+        rows, columns = int(height * share), int(width * share)
+        top, left = (height - rows) // 2, (width - columns) // 2
+        part = plane[top : top + rows, left : left + columns]
+        self._source, self._place = layer, (*index, top, left)
+        return np.clip((np.nan_to_num(part) - low) / max(high - low, 1e-12), 0, 1)
+
+    def _show(self, found: Any) -> None:
+        kernel, kernels, comparison = found
+        for panel, values in zip(
+            self._panels.values(),
+            (kernel, kernels.inverse, kernels.upsampled, kernels.dilated),
+            strict=True,
+        ):
+            panel.show_kernel(values)
+        if comparison is None:
+            self._message.setText(
+                "The inverse of a larger blur is the small inverse, enlarged (or dilated)."
+            )
+            return
+        blurred, compared = comparison
+        self._message.setText(
+            "PSNR between the results: inverse of the enlarged kernel against the enlarged "
+            f"inverse {compared.direct_to_upsampled:.1f} dB; enlarged against dilated "
+            f"{compared.upsampled_to_dilated:.1f} dB."
+        )
+        self._put(blurred, compared)
+
+    def _put(self, blurred: npt.NDArray[Any], compared: Any) -> None:
+        """Show blurred and deblurred pictures as one stack, beside the image."""
+        source = self._source
+        if source is None or find_layer(self._viewer, source.unique_id) is None:
+            return
+        results = (blurred, compared.by_direct, compared.by_upsampled, compared.by_dilated)
+        rgb = blurred.ndim == 3
+        side_by_side = np.clip(np.concatenate(results, axis=1), 0, 1).astype(np.float32)
+        stack = side_by_side[(np.newaxis,) * (len(self._place) - 2)]
+        layer = find_layer(self._viewer, self._result_id)
+        if layer is not None and layer.data.shape == stack.shape:
+            layer.data = stack
+            return
+        if layer is not None:
+            self._viewer.layers.remove(layer)
+        added = self._viewer.add_image(
+            stack, name="blurred | direct | enlarged | dilated", rgb=rgb,
+            contrast_limits=(0, 1), metadata={METADATA: "inverse kernels"},
+            **moved(source, self._place),
+        )  # fmt: skip
+        self._result_id = added.unique_id
+
+
+class _Panel(QWidget):
+    """A kernel as a small picture: grey is zero, bright positive, dark negative."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._picture = QLabel()
+        self._picture.setFixedSize(PANEL)
+        caption = QLabel(title)
+        caption.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2, 2, 2, 2)
+        layout.addWidget(self._picture)
+        layout.addWidget(caption)
+        self.shown: npt.NDArray[Any] = np.zeros((0, 0))
+
+    def show_kernel(self, values: npt.NDArray[Any]) -> None:
+        """Show the middle of a kernel."""
+        self.shown = values
+        size = min(values.shape[0], 61)
+        start = (values.shape[0] - size) // 2
+        middle = values[start : start + size, start : start + size]
+        strong = np.sign(middle) * np.sqrt(np.abs(middle) / max(np.abs(middle).max(), 1e-12))
+        colours = ensure_colormap("gray").map((strong.ravel() + 1) / 2)
+        pixels = np.rint(colours[:, :3] * 255).astype(np.uint8).reshape(*middle.shape, 3)
+        image = QImage(
+            pixels.tobytes(), middle.shape[1], middle.shape[0], 3 * middle.shape[1],
+            QImage.Format.Format_RGB888,
+        )  # fmt: skip
+        self._picture.setPixmap(
+            QPixmap.fromImage(image).scaled(PANEL, Qt.AspectRatioMode.KeepAspectRatio)
+        )
+
+
+def compute(
+    aperture: str,
+    radius: float,
+    scale: int,
+    epsilon: float,
+    picture: npt.NDArray[np.float64] | None,
+) -> tuple[Any, Any, Any]:
+    """Make the kernels; and, given a picture, blur it and deblur it with each inverse."""
+    from napari_kpac.optics import (
+        apply_kernel,
+        compare_inverses,
+        find_aperture,
+        inverse_kernels,
+        psf,
+        upsample,
+    )
+
+    kernel = psf(find_aperture(aperture), radius)
+    kernels = inverse_kernels(kernel, scale, epsilon)
+    if picture is None:
+        return kernel, kernels, None
+    large = upsample(kernel, scale)
+    blurred = apply_kernel(picture, large / large.sum())
+    return kernel, kernels, (blurred, compare_inverses(blurred, kernels))

@@ -1,0 +1,175 @@
+"""The Blur map widget, napari's Save and Open, the samples, the Inverse kernels widget."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from qtpy.QtCore import Qt
+
+import napari_kpac as kpac
+from napari_kpac.widgets.blur_map import BlurMapWidget
+from napari_kpac.widgets.inverse_kernels import InverseKernelsWidget
+from tests.gui.conftest import WAIT, result_of
+
+
+@pytest.fixture
+def half_blurred():
+    from scipy.ndimage import gaussian_filter
+
+    rng = np.random.default_rng(0)
+    texture = rng.integers(0, 256, (64, 96)).astype(np.uint8)
+    texture[:, 48:] = gaussian_filter(texture[:, 48:].astype(float), 3).astype(np.uint8)
+    return texture
+
+
+@pytest.fixture
+def widget(viewer, docked, tiny_model, half_blurred):
+    viewer.add_image(half_blurred, name="half", scale=(0.5, 0.5), units="um")
+    return docked(BlurMapWidget)
+
+
+def measure(widget, qtbot, kind="variance"):
+    widget._kind.value = kind
+    qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+
+
+def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
+    measure(widget, qtbot)
+    expected = kpac.detect(half_blurred, source="variance")
+    layer = result_of(viewer, "half (blur)")
+    np.testing.assert_allclose(layer.data, expected.values, atol=1e-6)
+    np.testing.assert_allclose(layer.scale, (0.5, 0.5))
+    mask = result_of(viewer, "half (blurred)")
+    assert np.array_equal(mask.data > 0, expected.mask)
+    assert mask.data[:, 56:].mean() > 0.9
+    assert mask.data[:, :40].mean() < 0.1
+    widget._rule.value = "otsu"
+    assert (
+        widget._detection.threshold
+        == kpac.detect(half_blurred, source="variance", threshold_rule="otsu").threshold
+    )
+    widget._slider.setValue(0)
+    qtbot.waitUntil(lambda: bool((mask.data > 0).all()), timeout=WAIT)
+    assert widget._rule.value == "fixed"
+    widget._rule.value = "midrange"
+    widget._smoothing.value = 2.0
+    assert not np.allclose(result_of(viewer, "half (blur)").data, expected.values)
+    qtbot.mouseClick(widget._actions["Regions"], Qt.MouseButton.LeftButton)
+    regions = result_of(viewer, "half (blurred regions)")
+    assert len(regions.features) >= 1
+    widget._mask_check.setChecked(False)
+    assert "half (blurred)" not in [each.name for each in viewer.layers]
+
+
+def test_network_sources_share_one_measurement(viewer, widget, half_blurred, qtbot):
+    measure(widget, qtbot, "alpha1")
+    expected = kpac.detect(half_blurred, "tiny", source="alpha1").values
+    np.testing.assert_allclose(result_of(viewer, "half (blur)").data, expected, atol=1e-5)
+    widget._kind.value = "alpha4"
+    expected = kpac.detect(half_blurred, "tiny", source="alpha4").values
+    np.testing.assert_allclose(result_of(viewer, "half (blur)").data, expected, atol=1e-5)
+    widget._kind.value = "ebdb"
+    assert "Press Measure" in widget._message.text()
+    assert not widget._model.visible
+
+
+def test_scores_against_a_painted_truth(viewer, widget, half_blurred, qtbot):
+    measure(widget, qtbot)
+    truth = np.zeros(half_blurred.shape, np.uint8)
+    truth[:, 48:] = 1
+    layer = viewer.add_labels(truth, name="truth", scale=(0.5, 0.5))
+    widget._truth.value = layer
+    report = kpac.detect(half_blurred, source="variance")
+    accuracy = (report.mask == (truth > 0)).mean()
+    assert f"accuracy {accuracy:.3f}" in widget._scores.text()
+    widget._polarity.value = "sharp"
+    assert f"accuracy {1 - accuracy:.3f}" in widget._scores.text()
+
+
+def test_saving_by_button_and_by_napari(viewer, widget, qtbot, tmp_path):
+    measure(widget, qtbot)
+    values = result_of(viewer, "half (blur)").data
+    (path,) = widget.save_map(tmp_path / "by-button.tif")
+    np.testing.assert_allclose(tifffile.imread(path), values, atol=1e-6)
+    with tifffile.TiffFile(path) as file:
+        assert "variance" in str(file.imagej_metadata)
+    widget.save_map(tmp_path / "overlay.png", "overlay")
+    assert (tmp_path / "overlay.png").exists()
+    layer = result_of(viewer, "half (blur)")
+    written = layer.save(str(tmp_path / "by-napari.npy"), plugin="napari-kpac")
+    assert written
+    np.testing.assert_allclose(np.load(tmp_path / "by-napari.npy"), values, atol=1e-6)
+    assert "variance" in (tmp_path / "by-napari.npy.json").read_text()
+
+
+def test_without_an_image_it_says_so(viewer, docked, tiny_model, qtbot):
+    widget = docked(BlurMapWidget)
+    qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
+    assert "open a picture" in widget._message.text()
+    assert not widget._actions["Save map"].isEnabled()
+
+
+def test_a_recipe_opens_as_its_layers(viewer, tmp_path, tiny_model, qtbot):
+    labels = np.zeros((32, 40), np.uint8)
+    labels[4:9] = 2
+    modulation = kpac.Modulation(labels=labels, label_gains={2: [0] * 5})
+    result = kpac.deblur(np.zeros((32, 40), np.uint8), "tiny", modulation=modulation)
+    result.recipe.save(tmp_path / "look.json")
+    (layer,) = viewer.open(tmp_path / "look.json", plugin="napari-kpac")
+    assert np.array_equal(layer.data, labels)
+    (tmp_path / "other.json").write_text(json.dumps({"a": 1}))
+    from napari_kpac.widgets.files import recipe_reader
+
+    assert recipe_reader(str(tmp_path / "other.json")) is None
+    assert recipe_reader(str(tmp_path / "none.json")) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        ("coffee", ["coffee"]),
+        ("scene", ["truth", "radius in pixels", "defocused scene"]),
+        ("dual_pixel", ["left view", "right view", "centre image"]),
+        ("focus_sweep", ["focus sweep"]),
+    ],
+)
+def test_samples_open_offline(viewer, key, names):
+    layers = viewer.open_sample("napari-kpac", key)
+    assert [layer.name for layer in layers] == names
+    if key == "focus_sweep":
+        assert layers[0].data.shape == (7, 384, 384)
+        assert layers[0].data.dtype == np.uint16
+    if key == "dual_pixel":
+        assert not np.array_equal(layers[0].data, layers[1].data)
+
+
+def test_inverse_kernels_live(viewer, qtbot, half_blurred):
+    viewer.add_image(half_blurred, name="half")
+    widget = InverseKernelsWidget(viewer)
+    viewer.window.add_dock_widget(widget, name="Inverse kernels", area="right")
+    panels = list(widget._panels.values())
+    qtbot.waitUntil(lambda: panels[3].shown.size > 0, timeout=WAIT)
+    assert panels[2].shown.shape[0] > panels[1].shown.shape[0]
+    before = panels[3].shown.shape
+    widget._scale.value = 4
+    qtbot.waitUntil(lambda: panels[3].shown.shape != before, timeout=WAIT)
+    qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "dB" in widget._message.text(), timeout=WAIT)
+    stack = result_of(viewer, "blurred | direct | enlarged | dilated")
+    assert stack.data.shape == (64, 4 * 96)
+    widget.release()
+
+
+def test_starting_napari_with_the_plugin_does_not_load_torch():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from npe2 import PluginManager; pm = PluginManager.instance();"
+        "pm.discover(); pm.get_manifest('napari-kpac');"
+        "import napari_kpac.widgets.samples, napari_kpac.widgets.files;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
