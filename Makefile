@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types docs bench clean
+.PHONY: help demo test test-all lint types docs screenshots bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ types: $(VENV)/installed-dev ## static types
 
 docs: $(VENV)/installed-docs ## build the documentation into site/
 	@$(CHECK) docs
+
+screenshots: $(VENV)/installed-dev system ## photograph the real windows for the documentation
+	@$(CHECK) screenshots
 
 bench: $(VENV)/installed-dev ## measure speed and memory on this machine
 	@$(CHECK) bench

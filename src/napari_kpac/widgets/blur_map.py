@@ -240,18 +240,20 @@ class BlurMapWidget(QWidget):
 
     def _show_measured(self, measured: Any) -> None:
         self._measured = measured
-        self._decide()
+        self._show_choice()
 
     def _follow_kind(self) -> None:
         self._model.visible = self._enlarge.visible = self._kind.value not in ("variance", "ebdb")
         self._decide()
 
     def _decide(self) -> None:
-        """Choose, smooth and threshold what was measured; measure again where that is needed."""
+        if self._measured is not None and not self._task.is_running:
+            self._show_choice()
+
+    def _show_choice(self) -> None:
+        """Choose, smooth and threshold what was measured, unless it must be measured again."""
         from napari_kpac.detection import decide
 
-        if self._measured is None or self._task.is_running:
-            return
         options = self._options()
         if not self._measured.serves(options):
             self._message.setText("Press Measure to see this.")
@@ -330,7 +332,7 @@ class BlurMapWidget(QWidget):
                 self._detection.values,
                 np.asarray(truth.data) > 0,
                 self._polarity.value,
-                rules=("fixed",),
+                rules=(),
                 threshold=self._detection.threshold,
             )
         except KpacError as error:

@@ -1,0 +1,112 @@
+"""Takes pictures of the real window for the documentation: each widget, dark and light.
+
+Needs a display (make screenshots brings its own, with Xvfb).
+
+usage: python tools/screenshots.py
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import napari
+from napari.layers import Image
+from qtpy.QtWidgets import QApplication, QWidget
+from skimage import data
+
+from napari_kpac.widgets.blur_map import BlurMapWidget
+from napari_kpac.widgets.deblur import DeblurWidget
+from napari_kpac.widgets.inverse_kernels import InverseKernelsWidget
+from napari_kpac.widgets.mixer import MixerWidget
+from napari_kpac.widgets.samples import scene
+
+TARGET = Path(__file__).parents[1] / "docs" / "images"
+PATIENCE = 120.0
+
+
+def wait(until: Callable[[], object], settle: float = 0.6) -> None:
+    """Let the window live until something is true, and a little longer."""
+    end = time.monotonic() + PATIENCE
+    while not until():
+        if time.monotonic() > end:
+            raise TimeoutError("the window did not get there")
+        QApplication.processEvents()
+        time.sleep(0.01)
+    end = time.monotonic() + settle
+    while time.monotonic() < end:
+        QApplication.processEvents()
+        time.sleep(0.01)
+
+
+def prepare_deblur(_: napari.Viewer, widget: DeblurWidget) -> None:
+    """Deblur and show the split."""
+    widget.run()
+    wait(lambda: not widget._task.is_running)
+    widget._comparison._check.setChecked(True)
+
+
+def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
+    """Open, solo a dilation and lower a gain."""
+    widget.open()
+    wait(widget._desk.isEnabled)
+    widget._strips[0][1].number.setValue(0.6)
+    widget._strips[0][3].mute.click()
+    wait(lambda: True, 3)
+
+
+def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
+    """Measure by local variance, which needs no trained attention."""
+    widget._kind.value = "variance"
+    widget._smoothing.value = 4
+    widget.measure()
+    wait(lambda: not widget._task.is_running)
+
+
+def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None:
+    """Blur and deblur the picture."""
+    widget._button.click()
+    wait(lambda: "dB" in widget._message.text())
+    viewer.reset_view()
+
+
+SHOTS = (
+    ("deblur", DeblurWidget, prepare_deblur),
+    ("mixer", MixerWidget, prepare_mixer),
+    ("blur-map", BlurMapWidget, prepare_blur_map),
+    ("inverse-kernels", InverseKernelsWidget, prepare_inverse),
+)
+
+
+def shoot(name: str, kind: type[QWidget], prepare: Callable[..., None]) -> None:
+    """Open a window with one widget and photograph it in both themes."""
+    viewer = napari.Viewer(show=True)
+    viewer.window.resize(1280, 800)
+    if kind is MixerWidget or kind is DeblurWidget:
+        viewer.add_layer(Image(scene()[-1][0], name="defocused scene"))
+    else:
+        viewer.add_layer(Image(data.coffee(), name="coffee"))
+    widget = kind(viewer)
+    viewer.window.add_dock_widget(widget, name=name.replace("-", " ").capitalize(), area="right")
+    model = getattr(widget, "_model", None)
+    wait(lambda: model is None or "kpac-3level" in model.choices)
+    prepare(viewer, widget)
+    for theme in ("dark", "light"):
+        viewer.theme = theme
+        wait(lambda: True)
+        path = TARGET / f"{name}-{theme}.png"
+        viewer.screenshot(str(path), canvas_only=False, flash=False)
+        print(f"wrote docs/images/{path.name}")
+    widget.release()
+    viewer.close()
+    wait(lambda: True, 1)
+
+
+def main() -> None:
+    """Take all pictures."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    for shot in SHOTS:
+        shoot(*shot)
+
+
+if __name__ == "__main__":
+    main()
