@@ -49,8 +49,8 @@ def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
     """Open, solo a dilation and lower a gain."""
     widget.open()
     wait(widget._desk.isEnabled)
-    widget._strips[0][1].number.setValue(0.6)
-    widget._strips[0][3].mute.click()
+    widget._desk.strips[0][1].number.setValue(0.6)
+    widget._desk.strips[0][3].mute.click()
     wait(lambda: True, 3)
 
 

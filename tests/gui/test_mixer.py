@@ -44,14 +44,14 @@ def expect(viewer, qtbot, picture, modulation):
 
 def test_opening_shows_the_plain_result_and_all_maps(viewer, mixer, picture, qtbot):
     expect(viewer, qtbot, picture, None)
-    assert len(mixer._strips) == 2
-    assert [len(strips) for strips in mixer._strips] == [5, 5]
-    assert not mixer._strips[0][0].thumbnail.icon().isNull()
-    assert len(mixer._betas[0].values) == 4
+    assert len(mixer._desk.strips) == 2
+    assert [len(strips) for strips in mixer._desk.strips] == [5, 5]
+    assert not mixer._desk.strips[0][0].thumbnail.icon().isNull()
+    assert len(mixer._desk.betas[0].values) == 4
 
 
 def test_dragging_a_slider_moves_the_picture(viewer, mixer, picture, qtbot):
-    slider = mixer._strips[1][2].slider
+    slider = mixer._desk.strips[1][2].slider
     before = shown(viewer).copy()
     middle = QPoint(slider.width() // 2, slider.height() // 2)
     qtbot.mousePress(slider, Qt.MouseButton.LeftButton, pos=middle)
@@ -59,7 +59,7 @@ def test_dragging_a_slider_moves_the_picture(viewer, mixer, picture, qtbot):
     qtbot.mouseRelease(
         slider, Qt.MouseButton.LeftButton, pos=QPoint(middle.x(), slider.height() - 2)
     )
-    gain = mixer._strips[1][2].gain
+    gain = mixer._desk.strips[1][2].gain
     assert gain < 1
     rows = np.ones((2, 5))
     rows[1, 2] = gain
@@ -67,29 +67,29 @@ def test_dragging_a_slider_moves_the_picture(viewer, mixer, picture, qtbot):
     assert not np.array_equal(shown(viewer), before)
     slider.setFocus()
     qtbot.keyClick(slider, Qt.Key.Key_Up)
-    assert mixer._strips[1][2].gain > gain
+    assert mixer._desk.strips[1][2].gain > gain
 
 
 def test_solo_mute_link_presets_strength_undo(viewer, mixer, picture, qtbot):
     ones = [1.0] * 5
-    qtbot.mouseClick(mixer._strips[0][1].solo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._desk.strips[0][1].solo, Qt.MouseButton.LeftButton)
     expect(viewer, qtbot, picture, kpac.Modulation(gains=[[0, 1, 0, 0, 0], ones]))
-    qtbot.mouseClick(mixer._strips[0][1].solo, Qt.MouseButton.LeftButton)
-    qtbot.mouseClick(mixer._strips[1][4].mute, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._desk.strips[0][1].solo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._desk.strips[1][4].mute, Qt.MouseButton.LeftButton)
     expect(viewer, qtbot, picture, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
-    mixer._link.setChecked(True)
-    mixer._strips[0][0].number.setValue(0.25)
+    mixer._desk.link.setChecked(True)
+    mixer._desk.strips[0][0].number.setValue(0.25)
     both = [[0.25, 1, 1, 1, 1], [0.25, 1, 1, 1, 0]]
     expect(viewer, qtbot, picture, kpac.Modulation(gains=both))
-    mixer._strength_number.setValue(0.5)
+    mixer._desk.strength_number.setValue(0.5)
     expect(viewer, qtbot, picture, kpac.Modulation(gains=both, strength=0.5))
     mixer.undo()
     mixer.undo()
     expect(viewer, qtbot, picture, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
     mixer.redo()
     expect(viewer, qtbot, picture, kpac.Modulation(gains=both))
-    mixer._preset.setCurrentText("only dilation 3")
-    mixer._preset.activated.emit(mixer._preset.currentIndex())
+    mixer._desk.preset.setCurrentText("only dilation 3")
+    mixer._desk.preset.activated.emit(mixer._desk.preset.currentIndex())
     expect(viewer, qtbot, picture, kpac.Modulation(gains=[0, 0, 1, 0, 0]))
     mixer.reset()
     expect(viewer, qtbot, picture, None)
@@ -97,13 +97,13 @@ def test_solo_mute_link_presets_strength_undo(viewer, mixer, picture, qtbot):
 
 def test_painting_acts_only_where_it_is(viewer, mixer, picture, qtbot):
     plain = shown(viewer).astype(int)
-    qtbot.mouseClick(mixer._new_labels, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._desk.new_labels, Qt.MouseButton.LeftButton)
     labels = mixer._labels.layer
     assert labels.data.shape == (96, 128)
     np.testing.assert_allclose(labels.scale, (0.5, 0.5))
-    assert mixer._label.value() == 1
+    assert mixer._desk.label.value() == 1
     for index in range(5):
-        mixer._strips[0][index].number.setValue(0)
+        mixer._desk.strips[0][index].number.setValue(0)
     labels.brush_size = 24
     labels.paint((80, 110), 1)
     mask = np.asarray(labels.data)
@@ -116,7 +116,7 @@ def test_painting_acts_only_where_it_is(viewer, mixer, picture, qtbot):
 
 
 def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, picture, qtbot):
-    qtbot.mouseClick(mixer._strips[0][2].thumbnail, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._desk.strips[0][2].thumbnail, Qt.MouseButton.LeftButton)
     layer = result_of(viewer, "α3 of block 1")
     assert layer.data.shape == (12, 16)
     np.testing.assert_allclose(layer.scale, (4, 4))
@@ -135,9 +135,9 @@ def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, picture, qtbot):
 
 
 def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, picture, qtbot, tmp_path):
-    mixer._strips[0][0].number.setValue(0.5)
-    mixer._strips[1][3].number.setValue(1.5)
-    mixer._strength_number.setValue(0.8)
+    mixer._desk.strips[0][0].number.setValue(0.5)
+    mixer._desk.strips[1][3].number.setValue(1.5)
+    mixer._desk.strength_number.setValue(0.8)
     rows = [[0.5, 1, 1, 1, 1], [1, 1, 1, 1.5, 1]]
     expect(viewer, qtbot, picture, kpac.Modulation(gains=rows, strength=0.8))
     mixer.save_recipe(tmp_path / "look.json")
@@ -168,10 +168,10 @@ def test_slices_new_data_and_removal(viewer, mixer, qtbot):
         data = result_of(viewer, "stack (mixer)").data
         return data.shape == (1, 48, 64) and np.abs(data[0].astype(int) - wanted[index]).max() <= 1
 
-    first = mixer._index[0]
+    first = mixer._material.index[0]
     qtbot.waitUntil(lambda: is_shown(first), timeout=WAIT)
     viewer.dims.set_current_step(0, 2)
-    qtbot.waitUntil(lambda: mixer._index == (2,) and is_shown(2), timeout=WAIT)
+    qtbot.waitUntil(lambda: mixer._material.index == (2,) and is_shown(2), timeout=WAIT)
     viewer.layers.remove(layer)
     assert mixer._renderer is None
     assert "removed" in mixer._message.text()

@@ -231,7 +231,14 @@ class Job:
             tile=self.options.tile,
             budget=budget,
             item_size=next(self.net.parameters()).element_size(),
+            held=2 * self._bytes_per_picture if self.device.type == "cpu" else 0,
         )
+
+    @property
+    def _bytes_per_picture(self) -> int:
+        height, width = self.layout.size
+        channels = 1 if self.layout.colour == "grey" else len(self.layout.colour)
+        return height * width * channels * self.layout.dtype.itemsize
 
     def recipe(self, modulation: Modulation, plan: Plan) -> Recipe:
         """Write down how a result was made, so that it can be made again anywhere."""

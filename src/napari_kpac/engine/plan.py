@@ -16,13 +16,21 @@ from napari_kpac.network import KPACConfig
 from napari_kpac.options import Tile
 
 SMALLEST_TILE = 64
-TILES = (2048, 1536, 1024, 768, 512, 384, 256, 128, SMALLEST_TILE)
+TILES = (1024, 768, 512, 384, 256, 128, SMALLEST_TILE)
+"""Larger ones would save little overlap, and cancelling answers only after a tile."""
+USABLE_SHARE = 0.85
+"""The rest of the budget is for what an allocator cannot put to use."""
+SCRATCH_SHARE = 0.7
+"""Of what is usable: a bottleneck that takes more goes to a file."""
+BAND_SHARE = 0.08
+"""Of the budget, for the blocks while they work on a band of the bottleneck."""
 COMFORTABLE_TILE = 512
 """Below this side the overlap of tiles costs more than keeping the skips saves."""
 
-_MAPS_AT_ONCE = 3.3
-"""Full-resolution feature maps that a pass over a tile needs at a time: the input and output
-of the second convolution, or the output, its padded copy and what the next level makes of it."""
+_MAPS_AT_ONCE = 4.0
+"""Full-resolution feature maps that a pass over a tile needs at a time: the output of the
+second convolution, its padded copy, what the next level makes of it, and what convolutions
+need for themselves; as measured."""
 _OVERHEAD = 100 * 2**20
 
 
@@ -97,27 +105,31 @@ def make_plan(
     tile: Tile = "auto",
     budget: int,
     item_size: int = 4,
+    held: int = 0,
 ) -> Plan:
     """Choose tiles and what to keep for a picture and a budget.
 
     The largest tile is taken with which everything fits; skips are kept, shallow levels
-    given up first, as long as that leaves room for a tile of comfortable size.
+    given up first, as long as that leaves room for a tile of comfortable size. ``held`` are
+    bytes of the budget that are spoken for: the picture itself and its result.
     """
     height, width = padded
     cost = _Cost(config, height * width, item_size)
     every = tuple(range(config.levels))
-    band_limit = max(8, int(0.25 * budget / cost.per_band_row(width)))
-    band = min(height // config.multiple, band_limit)
+    rows = height // config.multiple
+    band = min(rows, max(8, int(BAND_SHARE * budget / cost.per_band_row(width))))
     common = {"height": height, "width": width, "band": band, "budget": budget}
     if tile is None:
-        return Plan(tile=max(padded), kept_skips=every, scratch=False, **{**common, "band": height})
+        return Plan(tile=max(padded), kept_skips=every, scratch=False, **{**common, "band": rows})
     if tile != "auto":
         side = tile - tile % config.multiple or config.multiple
         return Plan(tile=side, kept_skips=every, scratch=False, **common)
-    if cost.tile(height, width) + cost.kept(every) + cost.bottleneck() <= budget:
+    usable = int(budget * USABLE_SHARE) - held - band * cost.per_band_row(width)
+    whole = cost.tile(height, width) + cost.kept(every) + cost.bottleneck()
+    if whole <= usable:
         return Plan(tile=max(padded), kept_skips=every, scratch=False, **common)
-    scratch = cost.bottleneck() > budget // 2
-    left = budget - (0 if scratch else cost.bottleneck())
+    scratch = cost.bottleneck() > SCRATCH_SHARE * usable
+    left = usable - (0 if scratch else cost.bottleneck())
     for smallest, skips in (
         (COMFORTABLE_TILE, every),
         *((COMFORTABLE_TILE, every[first:]) for first in every[1:]),

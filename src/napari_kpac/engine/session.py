@@ -8,9 +8,9 @@ Not for: stacks and files (deblurring.py), windows (widgets).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,44 +20,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import give_back, keeping_memory
+from napari_kpac.engine.bottleneck import BlockCache, CachedBottleneck, cropped, cut
 from napari_kpac.engine.deblurring import Job, model_name
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import Rect, restore_into
-from napari_kpac.engine.plan import ATTENTION_HALO, block_halo, decoder_halo
+from napari_kpac.engine.plan import decoder_halo
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.staged import StagedRun, stores
 from napari_kpac.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.network import KPACConfig
-from napari_kpac.network.layers import lrelu
 from napari_kpac.options import DeblurOptions
 
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) in pixels, ends excluded."""
-
-ENTER_HALO = 2
-"""Cells around a rectangle on which the decoder's first stage depends: two 3x3 convolutions."""
-
-
-@dataclass
-class _BlockCache:
-    """What one block made of its present input."""
-
-    alpha: Tensor
-    """As the network gave it, before modulation."""
-    beta: Tensor
-    branches: list[Tensor] = field(default_factory=list)
-    """Empty where memory is short; they are computed again then."""
-    partials: list[Tensor] = field(default_factory=list)
-    """The fusion's sum, branch by branch, for the alpha of the network, without its bias;
-    empty until gains move."""
-    used: BlockModulation | None = None
-    """The modulation that ``fused`` was made with."""
-    fused: Tensor | None = None
-    gathered: Tensor | None = None
-    """What the decoder's first convolution makes of ``fused``."""
-    place: Rect | None = None
-    """The cells that it covers; None: the whole picture."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +42,7 @@ class _Rendered:
 
     mods: Sequence[BlockModulation]
     residual: Tensor
-    caches: Sequence[_BlockCache]
+    caches: Sequence[BlockCache]
     """Only with the attention in them."""
 
     def is_of(self, mods: Sequence[BlockModulation]) -> bool:
@@ -116,8 +92,9 @@ class Session:
         self._latest = 0
         self._ticket = threading.Lock()
         self._resources = ExitStack()
-        self._encoded = False
-        self._caches: list[_BlockCache | None] = []
+        self._closed = False
+        self._kept: CachedBottleneck | None = None
+        self._rendering = 0
         self._last: _Rendered | None = None
         self._half: Session | None = None
         (self._plane,) = self._job.layout.planes()
@@ -149,19 +126,12 @@ class Session:
         """Configuration of the network."""
         return self._job.net.config
 
-    @property
-    def _is_lean(self) -> bool:
-        """Whether memory is too short to keep what every branch of every block made."""
-        config = self.config
-        per_cell = config.blocks * len(config.dilations) * (config.channels + config.wide)
-        cells = self._run.cells[0] * self._run.cells[1]
-        return cells * per_cell * self._reader.dtype.itemsize > self._plan.budget // 3
-
     def close(self) -> None:
         """Give up all that is kept; the session cannot be used afterwards."""
         self.cancel()
         with self._lock:
-            self._caches = []
+            self._kept = None
+            self._closed = True
             self._last = None
             self._run.features = None
             self._run.halves = {}
@@ -225,26 +195,25 @@ class Session:
             raise CancelledError("a newer request made this render pointless")
 
     def _encode(self, ticket: int, progress: Callable[[int, int], None] | None) -> None:
-        if self._encoded:
+        if self._closed:
+            raise CancelledError("the session is closed")
+        if self._kept is not None:
             return
         total = self._plan.tile_count
         for count, _ in enumerate(self._run.encode(self._plan.kept_skips), start=1):
             if progress is not None:
                 progress(count, total)
             self._check(ticket)
-        self._first_half = self._gather(0, self._features(), bias=True)
-        self._caches = [None] * self.config.blocks
-        self._encoded = True
+        self._kept = CachedBottleneck(self._run, self._run.take_features(), self._check_render)
 
-    def _features(self) -> Tensor:
-        features = self._run.features
-        if features is None:
+    def _check_render(self) -> None:
+        self._check(self._rendering)
+
+    @property
+    def _bottleneck(self) -> CachedBottleneck:
+        if self._kept is None:
             raise CancelledError("the session is closed")
-        return features
-
-    @torch.no_grad()
-    def _gather(self, part: int, x: Tensor, *, bias: bool = False) -> Tensor:
-        return self._job.net.decoder.gather.partial(part, x.to(self._job.device), bias=bias)
+        return self._kept
 
     def _render(
         self,
@@ -256,20 +225,21 @@ class Session:
         mods = block_modulations(modulation, self.config, self._reader.padded)
         outer = self._aligned(rect)
         if self._last is not None and self._last.is_of(mods):
-            residual, caches = _cut(self._last.residual, rect), self._last.caches
+            residual, caches = cut(self._last.residual, rect), self._last.caches
         else:
             local = None if rect == self._whole else self._cells_needed(outer)
-            entered, place = self._bottleneck(mods, local, ticket)
+            self._rendering = ticket
+            entered, place = self._bottleneck.render(mods, local)
             residual = self._decode(entered, place, outer, ticket, progress)
-            residual = _cut(residual, rect.inside(outer))
-            caches = self._present()
+            residual = cut(residual, rect.inside(outer))
+            caches = self._bottleneck.present()
             if rect == self._whole:
-                light = [_BlockCache(cache.alpha, cache.beta) for cache in caches]
+                light = [BlockCache(cache.alpha, cache.beta) for cache in caches]
                 self._last = _Rendered(mods, residual, light)
         cells = outer.divided(self._run.cell).grown(1, *self._run.cells)
         used = [
-            _cropped(mod, cells).apply(
-                _cut(cache.alpha, cells if cache.place is None else cells.inside(cache.place))
+            cropped(mod, cells).apply(
+                cut(cache.alpha, cells if cache.place is None else cells.inside(cache.place))
             )
             for mod, cache in zip(mods, caches, strict=True)
         ]
@@ -279,107 +249,6 @@ class Session:
             scale=self._run.cell,
             origin=(cells.top * self._run.cell - rect.top, cells.left * self._run.cell - rect.left),
         )  # fmt: skip
-
-    @torch.no_grad()
-    def _bottleneck(
-        self, mods: Sequence[BlockModulation], local: Rect | None, ticket: int
-    ) -> tuple[Tensor, Rect]:
-        """Run the blocks as far as needed, then the decoder's first stage.
-
-        Returns that stage and the rectangle of cells that it covers. ``local`` is what is
-        needed of it. All blocks but the last are needed whole, for beta is a global mean.
-        """
-        last = self.config.blocks - 1
-        x = self._features()
-        for index, mod in enumerate(mods):
-            self._check(ticket)
-            cache = self._caches[index]
-            if cache is None or cache.place is not None:
-                if index == last and local is not None:
-                    self._caches[index] = self._run_local(index, x, mod, local)
-                    break
-                cache = self._caches[index] = self._run_block(index, x, ticket)
-            if cache.used is None or not cache.used.same_as(mod):
-                cache.fused = self._fuse(index, cache, mod, x)
-                cache.used, cache.gathered = mod, None
-                # At once, for the render may be cancelled before it gets to them.
-                self._caches[index + 1 :] = [None] * (last - index)
-            assert cache.fused is not None  # noqa: S101 - made just above
-            x = cache.fused
-        return self._enter(local)
-
-    def _run_block(self, index: int, x: Tensor, ticket: int) -> _BlockCache:
-        """Compute all that a block knows before modulation, over the whole picture."""
-        block = self._run.block(index)
-        cache = _BlockCache(self._run.attention(index, x), self._run.beta(index, x))
-        if self._is_lean:
-            return cache
-        for i in range(len(block.dilations)):
-            self._check(ticket)
-            cache.branches.append(block.branch(i, x.to(self._job.device)))
-        return cache
-
-    def _fuse(self, index: int, cache: _BlockCache, mod: BlockModulation, x: Tensor) -> Tensor:
-        """Aggregate the branches under a modulation.
-
-        The first time one convolution does it. When gains then move, the share of every
-        branch is worked out once, and from there on they only need a weighted sum.
-        """
-        fusion = self._run.block(index).fusion
-        if cache.used is None or not mod.is_scalar or not cache.branches:
-            weighted = self._weighted(index, cache, mod.apply(cache.alpha), x)
-            return lrelu(fusion.whole(torch.cat(list(weighted), dim=1)))
-        if not cache.partials:
-            weighted = self._weighted(index, cache, cache.alpha, x)
-            cache.partials = [fusion.partial(i, branch) for i, branch in enumerate(weighted)]
-        assert fusion.bias is not None  # noqa: S101 - the fusion has one
-        total = torch.empty_like(cache.partials[0]).copy_(fusion.bias[None, :, None, None])
-        for partial, gain in zip(cache.partials, mod.gains, strict=True):
-            total.add_(partial, alpha=float(gain))
-        return lrelu(total)
-
-    def _weighted(
-        self, index: int, cache: _BlockCache, alpha: Tensor, x: Tensor
-    ) -> Iterator[Tensor]:
-        """Weigh every branch by alpha and beta; branches that were not kept are run again."""
-        block = self._run.block(index)
-        for i in range(len(block.dilations)):
-            branch = cache.branches[i] if cache.branches else block.branch(i, x)
-            yield block.weigh(i, branch, alpha, cache.beta)
-
-    def _run_local(self, index: int, x: Tensor, mod: BlockModulation, local: Rect) -> _BlockCache:
-        """Run a block only where its output is needed: in ``local`` and a little around it."""
-        wanted = local.grown(ENTER_HALO, *self._run.cells)
-        outer = wanted.grown(block_halo(self.config) + ATTENTION_HALO, *self._run.cells)
-        block = self._run.block(index)
-        part = _cut(x, outer).to(self._job.device)
-        alpha, beta = block.alpha(part), self._run.beta(index, x)
-        fused = block.fuse(block.branches(part), _cropped(mod, outer).apply(alpha), beta)
-        inner = wanted.inside(outer)
-        return _BlockCache(_cut(alpha, inner), beta, fused=_cut(fused, inner), place=wanted)
-
-    def _enter(self, local: Rect | None) -> tuple[Tensor, Rect]:
-        """Run the decoder's first stage over ``local`` (None: everywhere)."""
-        cells = self._run.cells
-        rect = Rect(0, cells[0], 0, cells[1]) if local is None else local
-        outer = rect.grown(1, *cells)
-        total = _cut(self._first_half, outer).clone(memory_format=torch.channels_last)
-        for index, cache in enumerate(self._present()):
-            assert cache.fused is not None  # noqa: S101 - the blocks were run
-            if local is None and cache.gathered is None:
-                cache.gathered = self._gather(index + 1, cache.fused)
-            if cache.gathered is not None:
-                total.add_(_cut(cache.gathered, outer))
-                continue
-            wider = outer.grown(1, *cells)
-            place = wider if cache.place is None else wider.inside(cache.place)
-            part = self._gather(index + 1, _cut(cache.fused, place))
-            total.add_(_cut(part, outer.inside(wider)))
-        entered = lrelu(self._job.net.decoder.refine(lrelu(total)))
-        return _cut(entered, rect.inside(outer)), rect
-
-    def _present(self) -> list[_BlockCache]:
-        return [cache for cache in self._caches if cache is not None]
 
     @torch.no_grad()
     def _decode(
@@ -462,7 +331,7 @@ class Session:
             self._half.residual, scale_factor=2.0, mode="bilinear", align_corners=False
         )
         result = self._result(
-            modulation, rect, _cut(enlarged, rect),
+            modulation, rect, cut(enlarged, rect),
             alpha=torch.from_numpy(half.alpha), beta=torch.from_numpy(half.beta),
             scale=2 * half.scale, origin=(-rect.top, -rect.left),
         )  # fmt: skip
@@ -526,20 +395,3 @@ class Session:
             origin=origin,
             region=None if rect == self._whole else rect,
         )
-
-
-def _cut(x: Tensor, rect: Rect) -> Tensor:
-    rows, columns = rect.slices
-    return x[:, :, rows, columns]
-
-
-def _cropped(mod: BlockModulation, rect: Rect) -> BlockModulation:
-    """Restrict a block's modulation to a rectangle of cells."""
-    return replace(
-        mod,
-        gain_maps=None if mod.gain_maps is None else _cut(mod.gain_maps, rect),
-        override={
-            index: value[rect.slices] if isinstance(value, Tensor) else value
-            for index, value in mod.override.items()
-        },
-    )
