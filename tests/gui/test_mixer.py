@@ -177,6 +177,20 @@ def test_slices_new_data_and_removal(viewer, mixer, qtbot):
     assert "removed" in mixer._message.text()
 
 
+def test_another_model_is_opened_by_itself(viewer, mixer, picture, own_models, qtbot):
+    from napari_kpac.weights import ModelCard, save_network
+    from tests.engine.conftest import tiny_net
+
+    other = tiny_net(2, double=False, dilations=(1, 3), blocks=1)
+    save_network(other, own_models / "other.safetensors", ModelCard(name="other"))
+    mixer._filler.refresh()
+    qtbot.waitUntil(lambda: "other" in mixer._model.choices, timeout=WAIT)
+    mixer._model.value = "other"
+    wanted = kpac.deblur(picture, "other").image.astype(int)
+    qtbot.waitUntil(lambda: np.abs(shown(viewer) - wanted).max() <= 1, timeout=WAIT)
+    assert mixer._desk.shape == (1, 2)
+
+
 def test_closing_the_window_while_opening(viewer, docked, tiny_model, picture, qtbot):
     viewer.add_image(picture, name="cup")
     widget = docked(MixerWidget)

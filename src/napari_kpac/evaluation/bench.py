@@ -233,7 +233,7 @@ def _tiled_seconds(net: KPACNet, kept: bool) -> float:
 def _deblur_large(image: npt.NDArray[np.uint8], net: KPACNet, kept: bool) -> None:
     """Deblur in tiles, keeping the halves of all skips or of none."""
     size = (LARGE[0], LARGE[1])
-    plan = make_plan(size, net.config, tile=1024 if kept else 640, budget=10**9)
+    plan = make_plan(size, net.config, tile=1024 if kept else 640, budget=2 * 10**9)
     if not kept:
         plan = replace(plan, kept_skips=())
     finish(deblur_steps(image, DeblurOptions(device="cpu"), model=net, plan=plan))

@@ -66,6 +66,7 @@ class MixerWidget(QWidget):
         self._result: Any = None
         self._result_id: Any = None
         self._number = 0
+        self._opened_model = ""
         self._history: History | None = None
         self._pending: MixerState | None = None
         self._reopen = QTimer(self)
@@ -126,6 +127,7 @@ class MixerWidget(QWidget):
         QShortcut(QKeySequence.StandardKey.Undo, self, self.undo)
         QShortcut(QKeySequence.StandardKey.Redo, self, self.redo)
         self._labels.changed.connect(self._follow_labels)
+        self._model.changed.connect(self._follow_model)
         self._viewer.dims.events.current_step.connect(self._follow_slice)
         self._viewer.layers.events.removed.connect(self._follow_removal)
 
@@ -152,6 +154,7 @@ class MixerWidget(QWidget):
         index = current_index(self._viewer, layer)
         self._material = Materials(self._viewer, layer, index)
         data = full_resolution(layer)
+        self._opened_model = self._model.value
         options = preferences.apply(DeblurOptions(model=self._model.value, rgb=bool(layer.rgb)))
         renderer = self._renderer = LiveRenderer(lambda: open_session(data, index, options))
         renderer.opened.connect(self._show_opened)
@@ -449,6 +452,10 @@ class MixerWidget(QWidget):
     def _follow_new_data(self, event: object = None) -> None:
         del event
         self._restart("The picture changed: opening it again ...")
+
+    def _follow_model(self) -> None:
+        if self._model.value != self._opened_model:
+            self._restart("Another model: opening the picture with it ...")
 
     def _follow_slice(self, event: object = None) -> None:
         del event
