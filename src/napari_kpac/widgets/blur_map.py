@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from magicgui.widgets import ComboBox, Container, FloatSpinBox
+from magicgui.widgets import ComboBox, FloatSpinBox
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
@@ -36,6 +36,7 @@ from napari_kpac.options import DetectionOptions
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
+from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.histogram import HistogramPlot
 from napari_kpac.widgets.placement import METADATA, find_layer, full_resolution, placement
 from napari_kpac.widgets.task import Task
@@ -105,12 +106,9 @@ class BlurMapWidget(QWidget):
         self._rule = ComboBox(
             label="threshold", choices=list(RULES), tooltip="From which value on it is blurred."
         )
-        form = Container(
-            widgets=[
+        form = Form([
                 self._image, self._model, self._kind, self._enlarge, self._smoothing, self._rule,
-            ],
-        )  # fmt: skip
-        form.margins = (0, 0, 0, 0)
+        ])  # fmt: skip
         self._plot = HistogramPlot()
         self._slider = QSlider(Qt.Orientation.Horizontal)
         self._slider.setRange(0, TICKS)
@@ -127,7 +125,7 @@ class BlurMapWidget(QWidget):
         inner = QWidget()
         layout = QVBoxLayout(inner)
         layout.setContentsMargins(6, 6, 6, 6)
-        layout.addWidget(form.native)
+        layout.addWidget(form)
         layout.addWidget(self._button)
         layout.addWidget(self._bar)
         layout.addWidget(self._message)
@@ -165,11 +163,10 @@ class BlurMapWidget(QWidget):
         self._scores = QLabel()
         self._scores.setWordWrap(True)
         self._scores.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        form = Container(widgets=[self._truth, self._polarity])
-        form.margins = (0, 0, 0, 0)
+        form = Form([self._truth, self._polarity])
         group = QGroupBox("scores")
         layout = QVBoxLayout(group)
-        layout.addWidget(form.native)
+        layout.addWidget(form)
         layout.addWidget(self._scores)
         return group
 

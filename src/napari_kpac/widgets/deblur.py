@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import numpy as np
-from magicgui.widgets import ComboBox, Container
+from magicgui.widgets import ComboBox
 from napari.layers import Image
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
@@ -36,6 +36,7 @@ from napari_kpac.widgets.choices import (
     shapes_box,
 )
 from napari_kpac.widgets.compare import Comparison
+from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.placement import (
     METADATA,
     current_index,
@@ -96,13 +97,10 @@ class DeblurWidget(QWidget):
             napari_viewer, Image, label="right view", optional="(none)",
             tooltip="For dual-pixel models: the right view.",
         )  # fmt: skip
-        self._form = Container(
-            widgets=[
+        self._form = Form([
                 self._image, self._method, self._model, self._device, self._range, self._scope,
                 self._shapes, self._left, self._right,
-            ],
-        )  # fmt: skip
-        self._form.margins = (0, 0, 0, 0)
+        ])  # fmt: skip
         self._scope.changed.connect(self._follow_scope)
         self._model.changed.connect(self._follow_model)
         self._method.changed.connect(self._follow_model)
@@ -131,7 +129,7 @@ class DeblurWidget(QWidget):
         row = QVBoxLayout(compare)
         row.addWidget(self._comparison.control)
         layout = QVBoxLayout(self)
-        layout.addWidget(self._form.native)
+        layout.addWidget(self._form)
         layout.addWidget(self._button)
         layout.addWidget(self._bar)
         layout.addWidget(self._message)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from magicgui.widgets import ComboBox, Container, FloatSpinBox, SpinBox
+from magicgui.widgets import ComboBox, FloatSpinBox, SpinBox
 from napari.layers import Image
 from napari.utils.colormaps import ensure_colormap
 from napari.viewer import Viewer
@@ -20,6 +20,7 @@ from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidge
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import image_box
+from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.placement import (
     METADATA,
     current_index,
@@ -80,15 +81,12 @@ class InverseKernelsWidget(QWidget):
         self._start()
 
     def _build(self) -> None:
-        form = Container(
-            widgets=[self._image, self._aperture, self._radius, self._scale, self._epsilon]
-        )
-        form.margins = (0, 0, 0, 0)
+        form = Form([self._image, self._aperture, self._radius, self._scale, self._epsilon])
         grid = QGridLayout()
         for place, panel in enumerate(self._panels.values()):
             grid.addWidget(panel, place // 2, place % 2)
         layout = QVBoxLayout(self)
-        layout.addWidget(form.native)
+        layout.addWidget(form)
         layout.addLayout(grid)
         layout.addWidget(self._button)
         layout.addWidget(self._message)

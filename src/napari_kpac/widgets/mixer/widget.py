@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
-from magicgui.widgets import Container
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
@@ -33,6 +32,7 @@ from napari_kpac.errors import KpacError
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
+from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.mixer.desk import Desk
 from napari_kpac.widgets.mixer.live import LiveRenderer, Request
 from napari_kpac.widgets.mixer.materials import Materials
@@ -84,8 +84,7 @@ class MixerWidget(QWidget):
         self._show_closed("Choose an image and press Open.")
 
     def _build(self) -> None:
-        form = Container(widgets=[self._image, self._model])
-        form.margins = (0, 0, 0, 0)
+        form = Form([self._image, self._model])
         self._open = QPushButton("Open")
         self._open.setToolTip("Run the network once and connect the sliders to the picture.")
         self._message = QLabel()
@@ -93,7 +92,7 @@ class MixerWidget(QWidget):
         inner = QWidget()
         layout = QVBoxLayout(inner)
         layout.setContentsMargins(6, 6, 6, 6)
-        layout.addWidget(form.native)
+        layout.addWidget(form)
         layout.addWidget(self._open)
         layout.addWidget(self._message)
         layout.addWidget(self._desk, 1)
