@@ -24,10 +24,8 @@ from qtpy.QtWidgets import (
     QLabel,
     QProgressBar,
     QPushButton,
-    QScrollArea,
     QSlider,
     QVBoxLayout,
-    QWidget,
 )
 from superqt.utils import qthrottled, signals_blocked
 
@@ -36,6 +34,7 @@ from napari_kpac.options import DetectionOptions
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
+from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.histogram import HistogramPlot
 from napari_kpac.widgets.placement import METADATA, find_layer, full_resolution, placement
@@ -69,7 +68,7 @@ FILES = {
 TICKS = 1000
 
 
-class BlurMapWidget(QWidget):
+class BlurMapWidget(DockedWidget):
     """Measures blur once; thresholds, smoothing and masks follow at once."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
@@ -122,9 +121,7 @@ class BlurMapWidget(QWidget):
         self._mask_check = QCheckBox("mask as a labels layer")
         self._mask_check.setChecked(True)
 
-        inner = QWidget()
-        layout = QVBoxLayout(inner)
-        layout.setContentsMargins(6, 6, 6, 6)
+        layout = self.fill_scrolling()
         layout.addWidget(form)
         layout.addWidget(self._button)
         layout.addWidget(self._bar)
@@ -135,14 +132,6 @@ class BlurMapWidget(QWidget):
         layout.addWidget(self._build_truth())
         layout.addLayout(self._build_buttons())
         layout.addStretch(1)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QScrollArea.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(inner)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
         self.setMinimumWidth(340)
 
         self._slider.valueChanged.connect(self._move_threshold)
@@ -185,11 +174,6 @@ class BlurMapWidget(QWidget):
             grid.addWidget(button, 0, place)
             self._actions[text] = button
         return grid
-
-    def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Let go of everything when the window goes away."""
-        self.release()
-        super().closeEvent(event)
 
     def release(self) -> None:
         """Stop work and stop following the viewer."""

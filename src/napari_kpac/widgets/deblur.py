@@ -20,7 +20,6 @@ from qtpy.QtWidgets import (
     QProgressBar,
     QPushButton,
     QVBoxLayout,
-    QWidget,
 )
 
 from napari_kpac.options import DeblurOptions
@@ -36,6 +35,7 @@ from napari_kpac.widgets.choices import (
     shapes_box,
 )
 from napari_kpac.widgets.compare import Comparison
+from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.placement import (
     METADATA,
@@ -56,7 +56,7 @@ SCOPES = (
 )
 
 
-class DeblurWidget(QWidget):
+class DeblurWidget(DockedWidget):
     """Chooses image, model and device; runs; puts the result beside the image."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
@@ -128,18 +128,14 @@ class DeblurWidget(QWidget):
         compare = QGroupBox("compare")
         row = QVBoxLayout(compare)
         row.addWidget(self._comparison.control)
-        layout = QVBoxLayout(self)
+        self.setMinimumWidth(330)
+        layout = self.fill_scrolling()
         layout.addWidget(self._form)
         layout.addWidget(self._button)
         layout.addWidget(self._bar)
         layout.addWidget(self._message)
         layout.addWidget(compare)
         layout.addStretch(1)
-
-    def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Let go of everything when the window goes away."""
-        self.release()
-        super().closeEvent(event)
 
     def release(self) -> None:
         """Stop work and stop following the viewer."""

@@ -20,6 +20,7 @@ from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidge
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import image_box
+from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.placement import (
     METADATA,
@@ -36,7 +37,7 @@ MOST_PIXELS = 1_000_000
 """A larger picture is looked at in its middle, so that it stays live."""
 
 
-class InverseKernelsWidget(QWidget):
+class InverseKernelsWidget(DockedWidget):
     """Chooses a kernel and shows what its inverses do."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
@@ -85,17 +86,13 @@ class InverseKernelsWidget(QWidget):
         grid = QGridLayout()
         for place, panel in enumerate(self._panels.values()):
             grid.addWidget(panel, place // 2, place % 2)
-        layout = QVBoxLayout(self)
+        self.setMinimumWidth(330)
+        layout = self.fill_scrolling()
         layout.addWidget(form)
         layout.addLayout(grid)
         layout.addWidget(self._button)
         layout.addWidget(self._message)
         layout.addStretch(1)
-
-    def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Let go of everything when the window goes away."""
-        self.release()
-        super().closeEvent(event)
 
     def release(self) -> None:
         """Stop work and stop following the viewer."""

@@ -15,16 +15,13 @@ import numpy.typing as npt
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import QTimer
 from qtpy.QtGui import QKeySequence, QShortcut  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
     QFileDialog,
     QLabel,
     QMenu,
     QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
 )
 from superqt.utils import qthrottled
 
@@ -32,6 +29,7 @@ from napari_kpac.errors import KpacError
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
+from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.mixer.desk import Desk
 from napari_kpac.widgets.mixer.live import LiveRenderer, Request
@@ -52,7 +50,7 @@ SETTLE = 400
 """Milliseconds after which a changed slice or picture is opened anew."""
 
 
-class MixerWidget(QWidget):
+class MixerWidget(DockedWidget):
     """Opens a picture once, then renders it again with every move."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
@@ -89,21 +87,11 @@ class MixerWidget(QWidget):
         self._open.setToolTip("Run the network once and connect the sliders to the picture.")
         self._message = QLabel()
         self._message.setWordWrap(True)
-        inner = QWidget()
-        layout = QVBoxLayout(inner)
-        layout.setContentsMargins(6, 6, 6, 6)
+        layout = self.fill_scrolling()
         layout.addWidget(form)
         layout.addWidget(self._open)
         layout.addWidget(self._message)
         layout.addWidget(self._desk, 1)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QScrollArea.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(inner)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
         self.setMinimumWidth(372)
 
     def _connect(self) -> None:
@@ -167,11 +155,6 @@ class MixerWidget(QWidget):
         """Let go of the picture; its result layer stays."""
         self._stop()
         self._show_closed(text)
-
-    def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Let go of everything when the window goes away."""
-        self.release()
-        super().closeEvent(event)
 
     def release(self) -> None:
         """Stop the thread and stop following the viewer."""
