@@ -83,6 +83,21 @@ def test_memory_shortage_leads_to_smaller_tiles(image, monkeypatch, stage, error
     assert result.recipe.environment["plan"]["tile"] <= 70
 
 
+def test_a_blur_map_survives_memory_shortage_too(image, monkeypatch):
+    options = kpac.BlurMapOptions(device="cpu", upsampling=1)
+    expected = finish(kpac.blur_map_steps(image, options, model=NET)).values
+    original = StagedRun._encode_tile
+
+    def fail_while_large(self, *args):
+        if self.plan.tile > 70:
+            raise MemoryError
+        return original(self, *args)
+
+    monkeypatch.setattr(StagedRun, "_encode_tile", fail_while_large)
+    actual = finish(kpac.blur_map_steps(image, options, model=NET)).values
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
 def test_memory_shortage_ends_with_a_clear_error(image, monkeypatch):
     def fail(self, *args):
         raise MemoryError

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.engine.deblurring import Job, model_name
+from napari_kpac.engine.deblurring import Job, model_name, within_memory
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.plan import Plan
@@ -75,16 +75,24 @@ def blur_map_steps(
     factor = upsampling_factor(options.upsampling, height * width)
     plan = job.plan((height * factor, width * factor))
     planes = list(job.layout.planes())
-    total = len(planes) * (plan.tile_count + 1)
-    done, found = 0, []
+    found = []
     with keeping_memory():
-        for plane in planes:
+        for number, plane in enumerate(planes):
             reader = job.reader(plane, enlarge=factor)
-            alpha = yield from _attend(job, reader, plan, Progress(done, total, "encode"))
+
+            def attempt(
+                plan: Plan, number: int = number, reader: PlaneReader = reader
+            ) -> Steps[npt.NDArray[np.float32]]:
+                each = plan.tile_count + 1
+                return _attend(
+                    job, reader, plan, Progress(number * each, len(planes) * each, "encode")
+                )
+
+            alpha, plan = yield from within_memory(job, plan, attempt)
             enlarged = upsample(alpha, job.net.config.multiple, (height * factor, width * factor))
             found.append(_shrunk(enlarged, factor))
-            done += plan.tile_count + 1
-            yield Progress(done, total, "attention")
+            each = plan.tile_count + 1
+            yield Progress((number + 1) * each, len(planes) * each, "attention")
     leading = job.layout.leading if job.layout.rgb_channels is None else (len(planes),)
     alphas = np.stack(found).reshape(*leading, *found[0].shape)
     return BlurMap(np.ascontiguousarray(alphas[..., 0, :, :]), alphas, factor, options)

@@ -6,10 +6,11 @@ Not for: windows and files.
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,8 @@ from napari_kpac.errors import ImageError
 from napari_kpac.network import KPACNet
 from napari_kpac.options import DeblurOptions, ImageOptions, parse_memory
 from napari_kpac.progress import Progress, Steps, finish
+
+T = TypeVar("T")
 
 
 def deblur(
@@ -124,19 +127,15 @@ def deblur_steps(
     found = []
     with keeping_memory():
         for number, plane in enumerate(planes):
-            while True:
+
+            def attempt(
+                plan: Plan, number: int = number, plane: Plane = plane
+            ) -> Steps[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
                 start = Progress(number * plan.steps, len(planes) * plan.steps, "encode")
-                try:
-                    maps = yield from _deblur_plane(job, plane, plan, modulation, out, start)
-                    found.append(maps)
-                    break
-                except (MemoryError, RuntimeError) as error:
-                    if not devices.is_memory_error(error):
-                        raise
-                devices.release(job.device)
-                plan = plan.smaller(job.net.config)
-                note = f"memory ran short; going on with tiles of {plan.tile} pixels"
-                yield Progress(number * plan.steps, len(planes) * plan.steps, "encode", note)
+                return _deblur_plane(job, plane, plan, modulation, out, start)
+
+            maps, plan = yield from within_memory(job, plan, attempt)
+            found.append(maps)
         recipe = job.recipe(modulation, plan)
     alphas, betas = zip(*found, strict=True)
     leading = job.layout.leading if job.layout.rgb_channels is None else (len(planes),)
@@ -148,6 +147,25 @@ def deblur_steps(
         size=job.layout.size,
         scale=job.net.config.multiple,
     )
+
+
+def within_memory(
+    job: Job, plan: Plan, attempt: Callable[[Plan], Steps[T]]
+) -> Steps[tuple[T, Plan]]:
+    """Make an attempt; where memory runs short, say so and try again with a smaller plan.
+
+    Returns what the attempt returned and the plan that worked.
+    """
+    while True:
+        try:
+            return (yield from attempt(plan)), plan
+        except (MemoryError, RuntimeError) as error:
+            if not devices.is_memory_error(error):
+                raise
+        devices.release(job.device)
+        plan = plan.smaller(job.net.config)
+        note = f"memory ran short; going on with tiles of {plan.tile} pixels"
+        yield Progress(0, plan.steps, "encode", note)
 
 
 @dataclass(frozen=True, eq=False)
