@@ -63,6 +63,12 @@ def test_what_it_cannot_do_is_said(blurred):
         kpac.Session(blurred, method="ebdb")
 
 
+def test_out_is_checked_as_for_the_network(blurred):
+    for out in (blurred, np.empty((3, 3), np.uint8)):
+        with pytest.raises(kpac.KpacError, match="out"):
+            kpac.deblur(blurred, method="ebdb", out=out)
+
+
 def test_terminal_and_blur_map(blurred, tmp_path):
     write_image(tmp_path / "in.png", blurred)
     call = ["deblur", str(tmp_path / "in.png"), "-o", str(tmp_path / "out.png")]

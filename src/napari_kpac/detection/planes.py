@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.engine.arrays import Layout, as_array, layout_of, read_plane
+from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
 from napari_kpac.options import ImageOptions
 
@@ -32,12 +32,7 @@ class Planes:
     def of(cls, image: Any, options: ImageOptions) -> Planes:
         """Look at an image; nothing but a sample for the range is loaded."""
         array = as_array(image)
-        layout = layout_of(
-            array,
-            rgb=options.rgb,
-            channel_axis=options.channel_axis,
-            rgb_channels=options.rgb_channels,
-        )
+        layout = layout_for(array, options)
         return cls(array, layout, resolve_range(options.range, layout, (array,)))
 
     @property

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.errors import ImageError
+from napari_kpac.options import ImageOptions
 
 Array = npt.NDArray[Any]
 Kind = Literal["grey", "rgb", "rgba"]
@@ -130,6 +131,27 @@ def layout_of(
     if channel_axis is None and rgb_channels is None:
         return layout
     return _with_channels(layout, channel_axis, rgb_channels)
+
+
+def layout_for(array: Any, options: ImageOptions) -> Layout:
+    """Decide how to read an array under an action's options."""
+    return layout_of(
+        array,
+        rgb=options.rgb,
+        channel_axis=options.channel_axis,
+        rgb_channels=options.rgb_channels,
+    )
+
+
+def output_for(layout: Layout, out: Any, image: Any) -> Any:
+    """Return where a result goes: what was given, if it fits, or a new array."""
+    if out is None:
+        return np.empty(layout.shape, layout.dtype)
+    if tuple(out.shape) != layout.shape:
+        raise ImageError(f"out has shape {tuple(out.shape)}, the image {layout.shape}")
+    if isinstance(out, np.ndarray) and np.may_share_memory(out, image):
+        raise ImageError("out must not share memory with the image")
+    return out
 
 
 def read_plane(array: Any, plane: Plane) -> Array:

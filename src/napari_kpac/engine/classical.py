@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from napari_kpac.engine.arrays import as_array, layout_of, read_plane
+from napari_kpac.engine.arrays import as_array, layout_for, output_for, read_plane
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range, restore_into
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.result import Result
-from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.errors import ConfigError
 from napari_kpac.optics.classical import two_step_steps
 from napari_kpac.options import DeblurOptions
 from napari_kpac.progress import Progress, Steps
@@ -34,17 +34,9 @@ def classical_steps(
     if not modulation.is_neutral:
         raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
     array = as_array(image)
-    layout = layout_of(
-        array,
-        rgb=options.rgb,
-        channel_axis=options.channel_axis,
-        rgb_channels=options.rgb_channels,
-    )
+    layout = layout_for(array, options)
     pixel_range = resolve_range(options.range, layout, (array,))
-    if out is None:
-        out = np.empty(layout.shape, layout.dtype)
-    elif tuple(out.shape) != layout.shape:
-        raise ImageError(f"out has shape {tuple(out.shape)}, the image {layout.shape}")
+    out = output_for(layout, out, image)
     planes = list(layout.planes())
     sigmas = []
     for number, plane in enumerate(planes):

@@ -18,7 +18,15 @@ import torch
 
 from napari_kpac.engine import device as devices
 from napari_kpac.engine.allocator import is_active, keeping_memory
-from napari_kpac.engine.arrays import Layout, Plane, as_array, layout_of, read_plane
+from napari_kpac.engine.arrays import (
+    Layout,
+    Plane,
+    as_array,
+    layout_for,
+    layout_of,
+    output_for,
+    read_plane,
+)
 from napari_kpac.engine.classical import classical_steps
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.modulation import Modulation, block_modulations
@@ -116,12 +124,7 @@ def deblur_steps(
         return (yield from classical_steps(image, options, modulation, out))
     job = Job.prepare(image, options, views=views, model=model)
     modulation.check(job.net.config, job.layout.size)
-    if out is None:
-        out = np.empty(job.layout.shape, job.layout.dtype)
-    elif tuple(out.shape) != job.layout.shape:
-        raise ImageError(f"out has shape {tuple(out.shape)}, the image {job.layout.shape}")
-    elif isinstance(out, np.ndarray) and np.may_share_memory(out, image):
-        raise ImageError("out must not share memory with the image")
+    out = output_for(job.layout, out, image)
     planes = list(job.layout.planes())
     plan = plan or job.plan()
     found = []
@@ -206,12 +209,7 @@ class Job:
         if image is None and views is None:
             raise ImageError("there is no image")
         array = None if image is None else as_array(image)
-        layout = layout_of(
-            views[0] if array is None and views is not None else array,
-            rgb=options.rgb,
-            channel_axis=options.channel_axis,
-            rgb_channels=options.rgb_channels,
-        )
+        layout = layout_for(views[0] if array is None and views is not None else array, options)
         for view in views or ():
             check_views(view, layout)
             layout_of(view, rgb=options.rgb)

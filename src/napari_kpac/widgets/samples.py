@@ -60,7 +60,7 @@ def dual_pixel() -> list[LayerTuple]:
 
 
 def focus_sweep() -> list[LayerTuple]:
-    """Return a stack in which the focus moves through a cell-like picture (grey, 16 bits)."""
+    """Return a stack in which the focus moves through a photograph (grey, 16 bits)."""
     from skimage import data
 
     from napari_kpac.optics import defocus
