@@ -16,8 +16,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
+from napari_kpac.engine.blocks import BlockPlane
 from napari_kpac.errors import ImageError
 from napari_kpac.options import RangeRule
+
+Pixels = Array | BlockPlane
+"""A picture (H, W, channels), loaded or read as it is needed."""
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MOST_SAMPLES = 4_000_000
@@ -131,11 +135,11 @@ def _sample(layout: Layout, arrays: Iterable[Any]) -> np.ndarray[Any, np.dtype[n
     for array in arrays:
         planes = list(layout.planes())
         each = max(1, MOST_SAMPLES // len(planes))
+        height, width = layout.size
+        step = max(1, int(np.ceil(np.sqrt(height * width / each))))
         for plane in planes:
-            values = read_plane(array, plane)
-            height, width = values.shape[:2]
-            step = max(1, int(np.ceil(np.sqrt(height * width / each))))
-            part = values[::step, ::step].astype(np.float64).ravel()
+            every = slice(None, None, step)
+            part = read_plane(array, plane, every, every).astype(np.float64).ravel()
             found.append(part[np.isfinite(part)])
     return np.concatenate(found)
 
@@ -149,8 +153,8 @@ class PlaneReader:
 
     def __init__(
         self,
-        base: Array | None,
-        views: tuple[Array, Array] | None,
+        base: Pixels | None,
+        views: tuple[Pixels, Pixels] | None,
         pixel_range: PixelRange,
         multiple: int,
         dtype: torch.dtype = torch.float32,
@@ -166,7 +170,7 @@ class PlaneReader:
             self.width + -self.width % multiple,
         )
         given = (base,) if views is None else views
-        self._filled = [_fill_gaps(picture) for picture in given if picture is not None]
+        self._filled = [_without_gaps(picture) for picture in given if picture is not None]
 
     def read(self, rect: Rect) -> Tensor:
         """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
@@ -200,8 +204,11 @@ class PlaneReader:
         middle: Array = left + (right - left) / 2
         return middle
 
-    def _normalised(self, picture: Array, rows: Array, columns: Array) -> Tensor:
-        part = picture[_as_slice(rows), :][:, _as_slice(columns)]
+    def _normalised(self, picture: Pixels, rows: Array, columns: Array) -> Tensor:
+        if isinstance(picture, BlockPlane):
+            part = picture[_as_slice(rows), _as_slice(columns)]
+        else:
+            part = picture[_as_slice(rows), :][:, _as_slice(columns)]
         exact = np.float32 if self.dtype == torch.float32 and _is_small(part.dtype) else np.float64
         values = torch.from_numpy(np.array(part, dtype=exact))
         values = values.sub_(self.range.low).div_(self.range.half).sub_(1).to(self.dtype)
@@ -234,6 +241,15 @@ def enlarged(picture: Array, factor: int) -> Array:
     tensor = torch.from_numpy(_fill_gaps(picture).astype(kind)).permute(2, 0, 1)[None]
     larger = F.interpolate(tensor, scale_factor=float(factor), mode="bicubic", align_corners=False)
     return larger[0].permute(1, 2, 0).numpy()
+
+
+def _without_gaps(picture: Pixels) -> Pixels:
+    """Fill gaps; a picture that is read by block is loaded whole only where it has some."""
+    if not isinstance(picture, BlockPlane):
+        return _fill_gaps(picture)
+    if picture.dtype.kind != "f" or all(np.isfinite(band).all() for band in picture.bands()):
+        return picture
+    return _fill_gaps(picture.whole())
 
 
 def _fill_gaps(picture: Array) -> Array:
