@@ -41,3 +41,7 @@ class RecipeError(KpacError, ValueError):
 
 class CancelledError(KpacError):
     """Work was given up because something newer made it pointless."""
+
+
+class MissingExtraError(KpacError, ImportError):
+    """Something needs a package of an extra that is not installed."""
