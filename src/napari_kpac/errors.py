@@ -45,3 +45,7 @@ class CancelledError(KpacError):
 
 class MissingExtraError(KpacError, ImportError):
     """Something needs a package of an extra that is not installed."""
+
+
+class ClusterError(KpacError, RuntimeError):
+    """A cluster does not answer, or has nobody to work."""

@@ -5,6 +5,8 @@ Not for: windows and files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import PixelRange
 from napari_kpac.engine.plan import Plan
+from napari_kpac.engine.recipe import Recipe
+from napari_kpac.engine.replay import check_model
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.work import Made, NetworkWork, Work
 from napari_kpac.errors import ImageError
@@ -91,6 +95,10 @@ def deblur_steps(
     ``plan`` what the memory budget would lead to (for measurements).
     """
     work = prepare_work(image, options, modulation, views=views, model=model, plan=plan)
+    return (yield from _steps(work, image, out))
+
+
+def _steps(work: Work, image: Any, out: Any) -> Steps[Result]:
     out = output_for(work.layout, out, image)
     planes = list(work.layout.planes())
     found = []
@@ -99,6 +107,46 @@ def deblur_steps(
             steps = work.deblur(plane, work.load(plane), out, number, len(planes))
             found.append((yield from steps))
     return _result(work, out, found)
+
+
+def replay(
+    image: Any,
+    recipe: Recipe,
+    model: Model | None = None,
+    *,
+    views: tuple[Any, Any] | None = None,
+    out: Any = None,
+) -> Result:
+    """Make a picture by a recipe from :func:`napari_kpac.load_recipe`.
+
+    The recorded plan is used where it fits: with the same device and number of threads the
+    result is the same bit by bit, otherwise within 1e-5 or one grey level.
+
+    Parameters
+    ----------
+    image, views, out
+        As for :func:`deblur`.
+    recipe
+        How to do it.
+    model
+        In place of the recipe's own. Without it, the installed model must be the one that the
+        recipe was made with.
+    """
+    options = recipe.options
+    if model is None:
+        check_model(recipe, options.model)
+    else:
+        options = replace(options, model=model_name(model))
+    recorded = recipe.environment
+    return finish(
+        _steps(
+            prepare_work(
+                image, options, recipe.modulation, views=views, model=model, recorded=recorded
+            ),
+            image,
+            out,
+        )
+    )
 
 
 def prepare_work(
@@ -110,12 +158,14 @@ def prepare_work(
     model: Model | None = None,
     plan: Plan | None = None,
     pixel_range: PixelRange | None = None,
+    recorded: Mapping[str, Any] | None = None,
     held: int = 2,
 ) -> Work:
     """Look at an image, so that its pictures can be deblurred one by one.
 
-    ``pixel_range`` is what the range rule gave, where that is known; ``held`` says how many
-    pictures are in memory at a time, for the memory budget.
+    ``pixel_range`` is what the range rule gave, where that is known; ``recorded`` is the
+    environment of a recipe, whose plan is used where it fits; ``held`` says how many pictures
+    are in memory at a time, for the memory budget.
     """
     options = options or DeblurOptions()
     modulation = modulation or Modulation()
@@ -131,6 +181,7 @@ def prepare_work(
         model=model,
         plan=plan,
         pixel_range=pixel_range,
+        recorded=recorded,
         held=held,
     )
 

@@ -92,8 +92,17 @@ class Rect(NamedTuple):
         return Rect(*(edge // by for edge in self))
 
 
-def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> PixelRange:
-    """Apply a rule to the data.
+def needs_data(rule: RangeRule, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a rule has to look at the pixels."""
+    return rule == "percentile" or (
+        rule == "auto" and not (dtype.kind in "ui" and dtype.itemsize == 1)
+    )
+
+
+def resolve_range(
+    rule: RangeRule, layout: Layout, arrays: Iterable[Any], step: int | None = None
+) -> PixelRange:
+    """Apply a rule to the data; of large stacks to every so many pixels (see ``step``).
 
     ==============  ====================================================================
     rule            black and white
@@ -110,14 +119,14 @@ def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> Pix
     if not isinstance(rule, str):
         return PixelRange(rule[0], rule[1], "given")
     dtype = layout.dtype
-    if rule == "dtype" or (rule == "auto" and dtype.kind in "ui" and dtype.itemsize == 1):
+    if rule != "unit" and not needs_data(rule, dtype):
         if dtype.kind == "f":
             return PixelRange(0.0, 1.0, "dtype")
         info = np.iinfo(dtype)
         return PixelRange(float(info.min), float(info.max), "dtype")
     if rule == "unit":
         return PixelRange(0.0, 1.0, "unit")
-    sample = _sample(layout, arrays)
+    sample = _sample(layout, arrays, step or sampling_step(layout))
     if not sample.size:
         return PixelRange(0.0, 1.0, "unit")
     if rule == "auto" and dtype.kind == "f" and sample.min() >= 0 and sample.max() <= 1:
@@ -130,15 +139,20 @@ def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> Pix
     return PixelRange(low, high, "percentile")
 
 
-def _sample(layout: Layout, arrays: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def sampling_step(layout: Layout) -> int:
+    """Return how many pixels apart a sample for the range is taken, along rows and columns."""
+    each = max(1, MOST_SAMPLES // sum(1 for _ in layout.planes()))
+    height, width = layout.size
+    return max(1, int(np.ceil(np.sqrt(height * width / each))))
+
+
+def _sample(
+    layout: Layout, arrays: Iterable[Any], step: int
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     found = []
+    every = slice(None, None, step)
     for array in arrays:
-        planes = list(layout.planes())
-        each = max(1, MOST_SAMPLES // len(planes))
-        height, width = layout.size
-        step = max(1, int(np.ceil(np.sqrt(height * width / each))))
-        for plane in planes:
-            every = slice(None, None, step)
+        for plane in layout.planes():
             part = read_plane(array, plane, every, every).astype(np.float64).ravel()
             found.append(part[np.isfinite(part)])
     return np.concatenate(found)

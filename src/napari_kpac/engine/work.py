@@ -6,6 +6,7 @@ call (deblurring.py), or files (batch).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, restore_into
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import Recipe
+from napari_kpac.engine.replay import recorded_plan
 from napari_kpac.engine.staged import StagedRun, stores
 from napari_kpac.options import ImageOptions
 from napari_kpac.progress import Progress, Steps
@@ -87,6 +89,7 @@ class NetworkWork:
         model: Model | None = None,
         plan: Plan | None = None,
         pixel_range: PixelRange | None = None,
+        recorded: Mapping[str, Any] | None = None,
         held: int = 2,
     ) -> None:
         self.job = Job.prepare(image, options, views=views, model=model, pixel_range=pixel_range)
@@ -97,6 +100,8 @@ class NetworkWork:
         self.modulation = modulation
         # What is read by block is not held; its result may be.
         self.plan = plan or self.job.plan(pictures=1 if self.by_block else held)
+        if recorded is not None:
+            self.plan = recorded_plan(recorded, self.plan)
 
     def load(self, plane: Plane) -> PlaneReader:
         """Read a picture; large ones are only opened."""
