@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,8 @@ def plan_items(
     """Say what is made of what: into the file that was named, or into the folder.
 
     In a folder, names end in ``tail`` and ``suffix``; without one, in the input's own where
-    that is among the suffixes, else in ``fallback``. Nothing is written over an input.
+    that is among the suffixes, else in ``fallback``. Where that would give two results the
+    same name, the whole names of the inputs are used. Nothing is written over an input.
     """
     pairs = None if views is None else _pairs(pictures, *views)
     firsts = list(pictures) or list(views[0] if views else ())
@@ -121,10 +123,20 @@ def _targets(
         raise FileError(
             f"{output}: the name must end in one of {', '.join(dict.fromkeys(suffixes))}"
         )
-    names: dict[Path, Path] = {}
+    ends = []
     for found in inputs:
         own = found.path.suffix if found.path.suffix.lower() in suffixes else fallback
-        name = found.relative.with_name(f"{found.relative.stem}{tail}{suffix or own}")
+        ends.append(f"{tail}{suffix or own}")
+    plain = [
+        found.relative.with_name(f"{found.relative.stem}{end}")
+        for found, end in zip(inputs, ends, strict=True)
+    ]
+    counts = Counter(plain)
+    names: dict[Path, Path] = {}
+    for found, end, name in zip(inputs, ends, plain, strict=True):
+        if counts[name] > 1:
+            # A photograph and its RAW file, for example: the whole name tells them apart.
+            name = found.relative.with_name(f"{found.relative.name}{end}")
         if name in names:
             raise FileError(
                 f"{names[name]} and {found.path} would both be written to {output / name}"

@@ -73,7 +73,7 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
         path.write_bytes(png[:PNG_HEADER] + chunks + png[PNG_HEADER:])
         return
     mode = "RGB" if image.ndim == 3 else "L"
-    about: dict[str, Any] = {"comment": description.encode()[:MOST_COMMENT]}
+    about: dict[str, Any] = {"comment": description.encode()[:MOST_COMMENT], "quality": QUALITY}
     if icc:
         about["icc_profile"] = icc
     if metadata.exif:
@@ -81,7 +81,8 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
     dpi = dots_per_inch(metadata)
     if dpi:
         about["dpi"] = tuple(max(1, round(value)) for value in dpi)
-    Image.fromarray(image).convert(mode).save(path, format="JPEG", quality=QUALITY, **about)
+    # Colour at full resolution: what was just sharpened is not to be blurred again.
+    Image.fromarray(image).convert(mode).save(path, format="JPEG", subsampling=0, **about)
 
 
 def description(path: Path) -> str:

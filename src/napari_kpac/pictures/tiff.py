@@ -93,7 +93,9 @@ def description(path: Path) -> str:
 def _series(path: Path, file: tifffile.TiffFile) -> Any:
     """Return what the file shows; thumbnails beside it do not count."""
     full = [series for series in file.series if not series.keyframe.is_reduced]
-    if len(full) != 1:
+    if not full:
+        raise FileError(f"{path}: cannot be read as an image (there is no page in it)")
+    if len(full) > 1:
         raise FileError(
             f"{path}: holds {len(full)} pictures or stacks of different kinds; save them as files "
             "of their own first"
