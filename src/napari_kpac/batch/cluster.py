@@ -62,7 +62,7 @@ def _run(
     distributed = require("distributed", "distributed", "work on a cluster")
     tally = Tally(len(items))
     writer = Writer(action)
-    running = distributed.as_completed(with_results=True, raise_errors=False)
+    running = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
     about: dict[str, tuple[int, Item, int]] = {}
     source = _units(items, action)
     exhausted = False
