@@ -1,6 +1,6 @@
-"""Options of making pairs, as every interface shows them.
+"""Options of making, opening and augmenting pairs, as every interface shows them.
 
-Loads nothing heavy. Not for: where photographs come from and pairs go to.
+Loads nothing heavy. Not for: doing any of it (one module for each action).
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from napari_kpac.errors import ConfigError
-from napari_kpac.options import option
+from napari_kpac.options import option, parse_numbers
+
+SPLITS = ("train", "val", "test")
+"""Parts of a dataset."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +76,29 @@ class SynthesisOptions:
         kept = asdict(self)
         del kept["skip_bad"]
         return kept
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done at random to each pair in training."""
+
+    crop: int = option(256, "side of the square crops in pixels", int)
+    flips: bool = option(True, "mirror and upend pictures")
+    rotations: bool = option(
+        True, "turn pictures by multiples of 90 degrees; dual-pixel views by 180 only"
+    )
+    scale: tuple[float, float] = option(
+        (1.0, 1.0), "pictures are scaled by a factor from LOW to HIGH, as LOW,HIGH", parse_numbers
+    )
+    noise: float = option(0.03, "noise on the blurred picture: sigma at most, white being 1", float)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", tuple(self.scale))
+        if self.crop < 1:
+            raise ConfigError(f"crops have at least 1 pixel a side, not {self.crop}")
+        if len(self.scale) != 2 or not 0.1 <= self.scale[0] <= self.scale[1] <= 10:
+            raise ConfigError(
+                f"scale={self.scale}: two factors LOW,HIGH in 0.1..10 are needed, LOW first"
+            )
+        if not 0 <= self.noise <= 1:
+            raise ConfigError(f"the sigma of the noise lies in 0..1, not at {self.noise}")

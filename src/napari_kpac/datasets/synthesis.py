@@ -17,11 +17,12 @@ from skimage.transform import resize
 
 from napari_kpac.datasets.options import SynthesisOptions
 from napari_kpac.datasets.radius_files import write_radius
+from napari_kpac.datasets.reading import read_rgb
 from napari_kpac.errors import ConfigError, FileError, KpacError
 from napari_kpac.files import replacing
 from napari_kpac.optics import defocus, find_aperture, radius_map
-from napari_kpac.optics.pixels import from_unit, to_unit
-from napari_kpac.pictures import SUFFIXES, read_image, write_image
+from napari_kpac.optics.pixels import from_unit
+from napari_kpac.pictures import list_pictures, write_image
 from napari_kpac.progress import Progress, Steps
 
 RECORD = "synthesis.json"
@@ -129,7 +130,7 @@ def _found(given: Iterable[Path]) -> list[Path]:
     photos: list[Path] = []
     for path in given:
         if path.is_dir():
-            photos += sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
+            photos += list_pictures(path)
         elif path.exists():
             photos.append(path)
         else:
@@ -176,17 +177,7 @@ def _check_record(output: Path, options: SynthesisOptions, pairs: Sequence[_Pair
 
 def _read(photo: Path, size: int | None) -> npt.NDArray[np.float32]:
     """Read a photograph as RGB in 0..1, made smaller where asked for."""
-    pixels = read_image(photo)
-    if pixels.ndim == 3 and pixels.shape[2] in (2, 4):
-        pixels = pixels[:, :, :-1]
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    try:
-        sharp = to_unit(pixels)
-    except KpacError as error:
-        raise FileError(f"cannot use the photograph {photo}: {error}") from error
-    if sharp.ndim == 2:
-        sharp = np.repeat(sharp[:, :, None], 3, axis=2)
+    sharp = read_rgb(photo)
     scale = 1.0 if size is None else size / max(sharp.shape[:2])
     if scale < 1:
         shape = [max(2, round(side * scale)) for side in sharp.shape[:2]]
