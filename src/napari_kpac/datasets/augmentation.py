@@ -107,4 +107,4 @@ def _noisy(
     if views is None:
         return blurred + first, None
     second = sigma * rng.standard_normal(blurred.shape, np.float32)
-    return blurred + (first + second) / 2, (views[0] + first, views[1] + second)
+    return blurred + np.float32(0.5) * (first + second), (views[0] + first, views[1] + second)
