@@ -103,8 +103,8 @@ def _noisy(
     """Add noise without clipping; that of the centre is the mean of that of its views."""
     if not sigma:
         return blurred, views
-    first = sigma * rng.standard_normal(blurred.shape, np.float32)
+    first: Floats = sigma * rng.standard_normal(blurred.shape, np.float32)
     if views is None:
         return blurred + first, None
-    second = sigma * rng.standard_normal(blurred.shape, np.float32)
+    second: Floats = sigma * rng.standard_normal(blurred.shape, np.float32)
     return blurred + np.float32(0.5) * (first + second), (views[0] + first, views[1] + second)

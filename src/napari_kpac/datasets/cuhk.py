@@ -17,7 +17,8 @@ from napari_kpac.datasets.matching import find_pictures, match_stems
 from napari_kpac.datasets.options import BlurredAs, check_blurred_as
 from napari_kpac.datasets.pair import Floats
 from napari_kpac.datasets.reading import read_rgb
-from napari_kpac.errors import FileError
+from napari_kpac.errors import FileError, KpacError
+from napari_kpac.optics.pixels import to_unit
 from napari_kpac.pictures import picture_size, read_mask
 
 
@@ -107,7 +108,9 @@ def _white(path: Path) -> npt.NDArray[np.bool_]:
         values = values[:, :, 0]
     if values.ndim != 2:
         raise FileError(f"{path}: a mask has one value a pixel, not shape {values.shape}")
-    # Masks of 0 and 1 are common too, whatever their type could hold.
-    brightest = np.iinfo(values.dtype).max if values.max() > 1 else 1
-    white: npt.NDArray[np.bool_] = values > brightest / 2
+    try:
+        # Masks of 0 and 1 are common too, whatever their type could hold.
+        white: npt.NDArray[np.bool_] = (values if values.max() <= 1 else to_unit(values)) > 0.5
+    except KpacError as error:
+        raise FileError(f"{path}: cannot be used as a mask ({error})") from error
     return white
