@@ -36,14 +36,14 @@ class Blurring:
     """How the crops are put out of focus."""
 
     largest: float = 12.0
-    """Largest radius in pixels; each scene has a largest of its own, small ones as often."""
+    """Largest radius in pixels; each scene has a largest of its own, so small radii are frequent."""
     in_focus: float = 0.05
     """Share of the scenes that are in focus all over."""
     layers: int = 12
     """Layers of a radius map at most."""
     shrink: float = 0.5
     """Photographs are made smaller by a factor drawn from this number to 1."""
-    sharpness: float = 0.1
+    sharpness: float = 0.3
     """Patches less sharp than this (see :func:`sharpness`) are passed over."""
     shot: float = 2e-4
     read: float = 2e-3
@@ -74,7 +74,7 @@ class Photographs:
         """Make a pair of ``size`` x ``size`` pixels; the generator alone decides which."""
         how = self.blurring
         focused = rng.uniform() < how.in_focus or how.largest == 0
-        reach = 0.0 if focused else _log_uniform(rng, min(SMALLEST, how.largest), how.largest)
+        reach = 0.0 if focused else rng.uniform(min(SMALLEST, how.largest), how.largest)
         margin = math.ceil(reach) + 2
         photo = self.photos[int(rng.integers(len(self.photos)))]
         sharp = self._patch(photo, size + 2 * margin, rng)
@@ -154,7 +154,7 @@ class Photographs:
 
 
 def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
-    """Tell how sharp the strongest edges of an RGB picture are: 0 not at all, to about 0.5.
+    """Tell how sharp the strongest edges of an RGB picture are: 0 not at all, towards 1 very.
 
     The share of its gradient that the picture loses to a little blur (1 2 1 both ways), over
     the tenth of the pixels with the strongest gradients. What is out of focus loses little;
@@ -174,7 +174,3 @@ def _gradient(values: Floats) -> Floats:
     run = values[:-1, 1:] - values[:-1, :-1]
     size: Floats = np.abs(rise) + np.abs(run)
     return size
-
-
-def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
