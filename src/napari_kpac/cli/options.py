@@ -15,9 +15,9 @@ from napari_kpac.errors import ConfigError
 T = TypeVar("T")
 
 
-def add_options(parser: argparse.ArgumentParser, record: type[Any]) -> None:
+def add_options(parser: argparse.ArgumentParser, record: type[Any], title: str = "options") -> None:
     """Add a flag for every field of an options record; what is not given stays a default."""
-    group = parser.add_argument_group("options")
+    group = parser.add_argument_group(title)
     for item in fields(record):
         flag = "--" + item.name.replace("_", "-")
         text = item.metadata["help"]
