@@ -196,6 +196,6 @@ def preset_values(name: str | Path) -> dict[str, Any]:
     return values
 
 
-def preset(name: str | Path, **changes: Any) -> TrainOptions:
+def preset(name: str | Path, /, **changes: Any) -> TrainOptions:
     """Make options from a preset and what differs from it."""
     return TrainOptions.from_dict({**preset_values(name), **changes})
