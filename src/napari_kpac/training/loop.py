@@ -204,7 +204,7 @@ class _Trainer:
         value = float(processes.mean(error.detach()))
         if not torch.isfinite(loss):
             raise TrainingError(
-                f"the loss is {float(loss)} after {self.counters.step} steps; the state before"
+                f"the loss is {float(loss.detach())} after {self.counters.step} steps; the state before"
                 " is kept. Resume with a lower rate, in a new run that starts from it"
             )
         optimiser.step()

@@ -43,9 +43,11 @@ def start_network(options: TrainOptions) -> KPACNet:
         stride_padding=given.config.stride_padding,
     )
     net = build(wanted, seed=options.seed)
-    taken = transfer(given, net)
-    if not taken:
-        raise ConfigError(f"no layer of {options.start} fits the network that is to be trained")
+    if FIRST not in transfer(given, net):
+        raise ConfigError(
+            f"the layers of {options.start} do not fit the network that is to be trained:"
+            f" it has {given.config.channels} channels, not {options.channels}"
+        )
     return net.requires_grad_()
 
 
