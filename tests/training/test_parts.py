@@ -78,7 +78,7 @@ def test_attention_has_a_rate_of_its_own():
 
 def test_the_average_follows_its_formula():
     net = torch.nn.Linear(1, 1, bias=False)
-    average, expected = Average(net, 0.5), float(net.weight)
+    average, expected = Average(net, 0.5), float(net.weight.detach())
     for step in range(20):
         with torch.no_grad():
             net.weight.fill_(step)

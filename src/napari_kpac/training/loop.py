@@ -204,8 +204,8 @@ class _Trainer:
         value = float(processes.mean(error.detach()))
         if not torch.isfinite(loss):
             raise TrainingError(
-                f"the loss is {float(loss.detach())} after {self.counters.step} steps; the state before"
-                " is kept. Resume with a lower rate, in a new run that starts from it"
+                f"the loss is {float(loss.detach())} after {self.counters.step} steps; what was"
+                " saved is kept: start a new run from it, with a lower rate"
             )
         optimiser.step()
         means = (alpha.detach().float().mean(dim=(0, 2, 3)) for alpha in alphas)
