@@ -252,6 +252,25 @@ def test_a_loss_that_is_no_number_stops_the_run(options, tmp_path, monkeypatch):
     assert all(torch.equal(before[name], tensor) for name, tensor in tensors(run).items())
 
 
+def test_the_baseline_trains_and_comes_back(options, tmp_path):
+    from napari_kpac.training import read_trained
+
+    run = tmp_path / "run"
+    events = list(train(options(network="residual", levels=2), run))
+    assert events[-1].scores.mae > 0
+    assert not (run / "best.safetensors").exists()
+    net, state = read_trained(run), tensors(run)
+    assert all(torch.equal(value, state[f"ema.{name}"]) for name, value in net.state_dict().items())
+
+
+def test_a_trained_network_comes_back(options, tmp_path):
+    from napari_kpac.training import read_trained
+
+    finish(train(options(), tmp_path / "run"))
+    net, saved = read_trained(tmp_path / "run"), kpac.load(tmp_path / "run" / "ema.safetensors")
+    assert all(torch.equal(v, saved.state_dict()[k]) for k, v in net.state_dict().items())
+
+
 def test_the_terminal_refuses_nonsense(tmp_path):
     def call(*arguments):
         return subprocess.run(

@@ -71,6 +71,8 @@ def test_unknown_presets_name_the_known():
         {"bits": 12},
         {"precision": "int8"},
         {"ema": 1.0},
+        {"network": "unet"},
+        {"network": "residual"},
     ],
 )
 def test_nonsense_is_refused(changes):
