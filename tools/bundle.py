@@ -85,7 +85,7 @@ def _figures(summary: Path, sha256: str) -> dict[str, float]:
     """Take the figures of the line that is about these very weights."""
     found = json.loads(summary.read_text())
     names = {
-        name for name, settings in found["methods"].items() if settings.get("sha256") == sha256
+        name for name, how in found["settings"]["methods"].items() if how.get("sha256") == sha256
     }
     lines = [line for line in found["lines"] if line["method"] in names and line["noise"] == 0]
     if len(lines) != 1:
