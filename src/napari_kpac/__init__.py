@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from napari_kpac.options import DeblurOptions as DeblurOptions
     from napari_kpac.options import DetectionOptions as DetectionOptions
     from napari_kpac.progress import Progress as Progress
+    from napari_kpac.training import TrainOptions as TrainOptions
+    from napari_kpac.training import train as train
     from napari_kpac.weights import ModelCard as ModelCard
     from napari_kpac.weights import load as load
     from napari_kpac.weights import models as models
@@ -60,6 +62,7 @@ _HOMES = {
     "Report": "napari_kpac.batch",
     "Result": "napari_kpac.engine",
     "Session": "napari_kpac.engine",
+    "TrainOptions": "napari_kpac.training",
     "attention_files": "napari_kpac.batch",
     "blur_map": "napari_kpac.engine",
     "blur_map_files": "napari_kpac.batch",
@@ -77,6 +80,7 @@ _HOMES = {
     "load_recipe": "napari_kpac.engine",
     "models": "napari_kpac.weights",
     "replay": "napari_kpac.engine",
+    "train": "napari_kpac.training",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

@@ -19,15 +19,8 @@ from napari_kpac.batch.actions import Action, Frame
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
-from napari_kpac.batch.running import (
-    Failure,
-    Settled,
-    Writer,
-    Written,
-    explain,
-    settled,
-    using_threads,
-)
+from napari_kpac.batch.running import using_threads
+from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
 from napari_kpac.errors import ClusterError, KpacError
 from napari_kpac.extras import require
 from napari_kpac.progress import Steps, finish

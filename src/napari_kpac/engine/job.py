@@ -25,13 +25,13 @@ from napari_kpac.engine.arrays import (
     read_plane,
 )
 from napari_kpac.engine.blocks import BlockPlane, is_read_by_block
+from napari_kpac.engine.gaps import enlarged
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
     check_views,
-    enlarged,
     resolve_range,
 )
 from napari_kpac.engine.plan import Plan, make_plan

@@ -11,17 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.ndimage import distance_transform_edt
 from torch import Tensor
-from torch.nn import functional as F
 
 from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
 from napari_kpac.engine.blocks import BlockPlane
+from napari_kpac.engine.gaps import Pixels, as_slice, continued, without_gaps
 from napari_kpac.errors import ImageError
 from napari_kpac.options import RangeRule
-
-Pixels = Array | BlockPlane
-"""A picture (H, W, channels), loaded or read as it is needed."""
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MOST_SAMPLES = 4_000_000
@@ -184,12 +180,12 @@ class PlaneReader:
             self.width + -self.width % multiple,
         )
         given = (base,) if views is None else views
-        self._filled = [_without_gaps(picture) for picture in given if picture is not None]
+        self._filled = [without_gaps(picture) for picture in given if picture is not None]
 
     def read(self, rect: Rect) -> Tensor:
         """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
-        rows = _continued(rect.top, rect.bottom, self.height, self.padded[0])
-        columns = _continued(rect.left, rect.right, self.width, self.padded[1])
+        rows = continued(rect.top, rect.bottom, self.height, self.padded[0])
+        columns = continued(rect.left, rect.right, self.width, self.padded[1])
         parts = [self._normalised(picture, rows, columns) for picture in self._filled]
         return torch.cat(parts, dim=1).contiguous(memory_format=torch.channels_last)
 
@@ -220,9 +216,9 @@ class PlaneReader:
 
     def _normalised(self, picture: Pixels, rows: Array, columns: Array) -> Tensor:
         if isinstance(picture, BlockPlane):
-            part = picture[_as_slice(rows), _as_slice(columns)]
+            part = picture[as_slice(rows), as_slice(columns)]
         else:
-            part = picture[_as_slice(rows), :][:, _as_slice(columns)]
+            part = picture[as_slice(rows), :][:, as_slice(columns)]
         exact = np.float32 if self.dtype == torch.float32 and _is_small(part.dtype) else np.float64
         values = torch.from_numpy(np.array(part, dtype=exact))
         values = values.sub_(self.range.low).div_(self.range.half).sub_(1).to(self.dtype)
@@ -245,53 +241,6 @@ def _to_integers(pixels: Array, dtype: np.dtype[Any]) -> Array:
     result: Array = np.where(above | below, 0, rounded).astype(dtype)
     result[above], result[below] = info.max, info.min
     return result
-
-
-def enlarged(picture: Array, factor: int) -> Array:
-    """Enlarge a picture (H, W, channels) by a whole factor, bicubic, in floating point."""
-    if factor == 1:
-        return picture
-    kind = np.float64 if picture.dtype.itemsize > 4 else np.float32
-    tensor = torch.from_numpy(_fill_gaps(picture).astype(kind)).permute(2, 0, 1)[None]
-    larger = F.interpolate(tensor, scale_factor=float(factor), mode="bicubic", align_corners=False)
-    return larger[0].permute(1, 2, 0).numpy()
-
-
-def _without_gaps(picture: Pixels) -> Pixels:
-    """Fill gaps; a picture that is read by block is loaded whole only where it has some."""
-    if not isinstance(picture, BlockPlane):
-        return _fill_gaps(picture)
-    if picture.dtype.kind != "f" or all(np.isfinite(band).all() for band in picture.bands()):
-        return picture
-    return _fill_gaps(picture.whole())
-
-
-def _fill_gaps(picture: Array) -> Array:
-    """Replace pixels that are not finite by their nearest finite neighbour."""
-    if picture.dtype.kind != "f":
-        return picture
-    gaps = ~np.isfinite(picture).all(axis=-1)
-    if not gaps.any():
-        return picture
-    if gaps.all():
-        return np.zeros_like(picture)
-    nearest = distance_transform_edt(gaps, return_distances=False, return_indices=True)
-    filled: Array = picture[tuple(nearest)]
-    return filled
-
-
-def _continued(start: int, stop: int, size: int, padded: int) -> Array:
-    """Return indices that continue 0..size-1 by reflection, or by the edge where too short."""
-    index = np.arange(start, stop)
-    reflects = padded - size < size
-    return np.where(index < size, index, 2 * (size - 1) - index if reflects else size - 1)
-
-
-def _as_slice(index: Array) -> Any:
-    """Turn consecutive indices into a slice, which makes a view instead of a copy."""
-    if index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index
 
 
 def restore_into(

@@ -21,6 +21,7 @@ from napari_kpac.pictures.formats import (
     write_map,
 )
 from napari_kpac.pictures.metadata import Metadata
+from napari_kpac.pictures.sizes import list_pictures, picture_size
 from napari_kpac.pictures.targets import Target, start_picture
 
 __all__ = [
@@ -36,7 +37,9 @@ __all__ = [
     "Target",
     "description_of",
     "is_picture",
+    "list_pictures",
     "open_picture",
+    "picture_size",
     "read_image",
     "read_mask",
     "start_picture",

@@ -30,7 +30,7 @@ SUFFIXES = PLAIN + TIFF
 WRITABLE = SUFFIXES + ZARR
 READABLE = WRITABLE + RAW
 
-_UNREADABLE = (
+UNREADABLE = (
     OSError,
     ValueError,
     SyntaxError,
@@ -43,6 +43,7 @@ _UNREADABLE = (
     tifffile.TiffFileError,
     imagecodecs.PngError,
 )
+"""What libraries raise for files that are damaged, or no pictures."""
 
 
 @dataclass
@@ -96,7 +97,7 @@ def open_picture(path: Path, *, whole: bool = False) -> Picture:
         raise FileError(f"{path}: there is no such file") from error
     except FileError:
         raise
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise FileError(f"{path}: cannot be read as an image ({error})") from error
 
 
@@ -150,5 +151,5 @@ def description_of(path: Path) -> Any:
         else:
             text = tiff.description(path) if suffix in TIFF else plain.description(path)
         return json.loads(text)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None

@@ -37,8 +37,11 @@ QUALITY = 95
 def read(path: Path) -> tuple[Array, Metadata]:
     """Read a picture with its bit depth; its orientation is applied."""
     with Image.open(path) as image:
-        exif, info = image.getexif(), dict(image.info)
-        if image.format == "PNG" and _is_deep(path):
+        info = dict(image.info)
+        deep = image.format == "PNG" and _is_deep(path)
+        # Pillow would decode a deep file just to look for EXIF behind its pixels.
+        exif = Image.Exif() if deep and "exif" not in info else image.getexif()
+        if deep:
             # Pillow would drop the lower eight bits of each colour.
             pixels = _with_colour(np.asarray(imagecodecs.png_decode(path.read_bytes())))
         else:
