@@ -61,6 +61,9 @@ class Sink(Protocol):
 class Action(Protocol):
     """Something that is done to many files."""
 
+    def sharing(self, processes: int) -> Action:
+        """Return the same for one of several processes that share the memory of a machine."""
+
     def is_done(self, item: Item) -> bool:
         """Tell whether the result is there already; raise where something else is there."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.batch.actions import Frame
-from napari_kpac.batch.deblurring import found_done
+from napari_kpac.batch.deblurring import found_done, shared_memory
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.opening import open_arrays
 from napari_kpac.batch.report import Outcome
@@ -87,6 +87,13 @@ class BlurMapFiles:
     truth: Any = None
     polarity: Any = None
     overwrite: bool = False
+    asked: DetectionOptions | None = None
+    """The options as they were given, where others are used."""
+
+    def sharing(self, processes: int) -> BlurMapFiles:
+        """Return the same for one of several processes that share the memory of a machine."""
+        shared = replace(self.options, memory=shared_memory(self.options, processes))
+        return replace(self, options=shared, asked=self.options)
 
     def is_done(self, item: Item) -> bool:
         """Tell whether map, mask and table are there; scores are always made again."""
@@ -145,6 +152,7 @@ class BlurMapFiles:
     ) -> Steps[Detected]:
         """Measure blur and score it."""
         found = yield from detect_steps(loaded.image, self.options, views=loaded.views)
+        found = replace(found, options=self.asked or self.options)
         report = None
         if self.truth is not None:
             report = score(

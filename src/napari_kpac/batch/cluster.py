@@ -7,6 +7,7 @@ go to another. Not for: starting clusters of several machines (dask has tools fo
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import uuid
@@ -35,12 +36,10 @@ def cluster_steps(items: Sequence[Item], action: Action, options: BatchOptions) 
     """Do an action to all items on a cluster; the same as in one process otherwise."""
     distributed = require("distributed", "distributed", "work on a cluster")
     with _client(distributed, options) as client:
-        share = options.workers or 1
         threads = options.threads
         if threads is None and options.workers:
             threads = max(1, (os.cpu_count() or 1) // options.workers)
-        sharing = getattr(action, "sharing", None)
-        shared = sharing(share) if sharing is not None and share > 1 else action
+        shared = action.sharing(options.workers) if options.workers else action
         remote = Remote(uuid.uuid4().hex, shared, threads)
         return (yield from _run(items, action, remote, client, options.retries))
 
@@ -189,6 +188,7 @@ def _client(distributed: Any, options: BatchOptions) -> Iterator[Any]:
             processes=True,
             memory_limit=0,
             dashboard_address=None,
+            silence_logs=logging.ERROR,
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

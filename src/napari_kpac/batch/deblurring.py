@@ -24,7 +24,7 @@ from napari_kpac.engine.model import card_of, prepare
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.work import Made, PictureOut
 from napari_kpac.errors import FileError, RecipeError
-from napari_kpac.options import parse_memory
+from napari_kpac.options import ImageOptions, parse_memory
 from napari_kpac.pictures import description_of, start_picture, write_image
 from napari_kpac.progress import Steps
 
@@ -77,8 +77,8 @@ class DeblurFiles:
 
     def sharing(self, processes: int) -> DeblurFiles:
         """Return the same for one of several processes that share the memory of a machine."""
-        budget = parse_memory(self.options.memory, free_memory(resolve("cpu"))) // processes
-        return replace(self, options=replace(self.options, memory=budget), asked=self.options)
+        shared = replace(self.options, memory=shared_memory(self.options, processes))
+        return replace(self, options=shared, asked=self.options)
 
     def is_done(self, item: Item) -> bool:
         """Tell whether the result is there, was made alike, and is newer than its source."""
@@ -171,6 +171,11 @@ class DeblurSink:
         """Leave nothing behind."""
         self.out = None
         self.target.discard()
+
+
+def shared_memory(options: ImageOptions, processes: int) -> int:
+    """Return the memory budget of one of several processes on a machine."""
+    return parse_memory(options.memory, free_memory(resolve(options.device))) // processes
 
 
 def found_done(item: Item, target: Path, overwrite: bool, is_alike: Any) -> bool:
