@@ -221,6 +221,17 @@ def test_other_formats_for_results(photos, models, tmp_path):
     assert deblur(models, "-o", tmp_path / "t") == 2
 
 
+def test_a_result_that_does_not_fit_its_format_costs_no_work(
+    photo, models, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("napari_kpac.engine.staged.StagedRun.bottleneck", None)
+    tifffile.imwrite(tmp_path / "s.tif", np.stack([photo[..., 0]] * 2), photometric="minisblack")
+    tifffile.imwrite(tmp_path / "f.tif", photo[..., 0] / 255, photometric="minisblack")
+    for name, word in (("s.tif", "not a stack"), ("f.tif", "float64 pixels")):
+        assert deblur(models, tmp_path / name, "-o", tmp_path / "o.png") == 1
+        assert word in capsys.readouterr().err
+
+
 def test_dual_pixel_pairs(photo, models, tmp_path, capsys):
     left, right = tmp_path / "l", tmp_path / "r"
     for side, shift in ((left, 1), (right, -1)):

@@ -7,6 +7,7 @@ import pytest
 import tifffile
 import zarr
 from PIL import Image, ImageOps
+from PIL.TiffImagePlugin import IFDRational
 
 import napari_kpac as kpac
 from napari_kpac.pictures import (
@@ -58,6 +59,17 @@ def test_photographs_keep_everything_and_stand_upright(photo, tmp_path, orientat
         again = copied(target, tmp_path / "again" / name)
         assert Image.open(again).getexif()[0x0110] == "Model 7"
         assert Image.open(again).getexif().get_ifd(0x8769)[36867] == "2020:02:03 04:05:06"
+
+
+def test_long_notes_of_a_maker_do_not_cost_the_picture(photo, tmp_path):
+    exif = photograph_exif()
+    exif[0x8769] = {EXPOSURE: IFDRational(1, 50), 0x927C: bytes(range(256)) * 400}
+    Image.fromarray(photo).save(tmp_path / "a.png", exif=exif)
+    kept = Image.open(copied(tmp_path / "a.png", tmp_path / "b.png")).getexif()
+    assert len(kept.get_ifd(0x8769)[0x927C]) == 256 * 400
+    kept = Image.open(copied(tmp_path / "a.png", tmp_path / "b.jpg")).getexif()
+    assert kept.get_ifd(0x8769).keys() == {EXPOSURE}
+    assert kept[0x010F] == "Optics & Sons"
 
 
 def test_deep_png_with_profile_orientation_and_transparency(photo, tmp_path):

@@ -74,6 +74,9 @@ class AttentionFiles(DeblurFiles):
         named = [path for path in found if _is_of(path.stem, stem)]
         return bool(named) and found_done(item, named[0], self.overwrite, self._is_alike)
 
+    def _check_target(self, item: Item, frame: Frame) -> None:
+        """Do nothing: maps fit everywhere."""
+
     def sink(  # type: ignore[override]
         self,
         item: Item,

@@ -25,7 +25,7 @@ from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.work import Made, PictureOut
 from napari_kpac.errors import FileError, RecipeError
 from napari_kpac.options import ImageOptions, parse_memory
-from napari_kpac.pictures import description_of, start_picture, write_image
+from napari_kpac.pictures import check_target, description_of, start_picture, write_image
 from napari_kpac.progress import Steps
 
 
@@ -94,9 +94,19 @@ class DeblurFiles:
     def open(self, item: Item, known: Any = None) -> OpenedFiles:
         """Open the file or pair."""
         self._check_model()
-        return OpenedFiles(
+        opened = OpenedFiles(
             item, self.options, self.modulation, known=known, recorded=self.recorded, held=self.held
         )
+        try:
+            self._check_target(item, opened.frame)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def _check_target(self, item: Item, frame: Frame) -> None:
+        """Raise before any work is done for a result that could not be written."""
+        check_target(item.target, frame.shape, frame.dtype)
 
     def load(self, opened: OpenedFiles, unit: int) -> PlaneReader:
         """Read a plane; large ones are only opened."""

@@ -22,7 +22,7 @@ from napari_kpac.pictures.formats import (
 )
 from napari_kpac.pictures.metadata import Metadata
 from napari_kpac.pictures.sizes import list_pictures, picture_size
-from napari_kpac.pictures.targets import Target, start_picture
+from napari_kpac.pictures.targets import Target, check_target, start_picture
 
 __all__ = [
     "PLAIN",
@@ -35,6 +35,7 @@ __all__ = [
     "Metadata",
     "Picture",
     "Target",
+    "check_target",
     "description_of",
     "is_picture",
     "list_pictures",

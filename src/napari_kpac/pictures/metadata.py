@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 
 ORIENTATION = 0x0112
 EXIF_IFD, GPS_IFD = 0x8769, 0x8825
+MAKER_NOTE = 0x927C
 ABOUT_THE_PHOTOGRAPH = (0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x013C, 0x8298)
 """Tags of a photograph that do not describe how its pixels are stored: description, make,
 model, software, date, artist, computer, copyright."""
@@ -78,6 +79,16 @@ def plain_exif(exif: Image.Exif, tags: tuple[int, ...] | None = None) -> bytes |
     except (ValueError, TypeError, OverflowError, AttributeError):
         # EXIF that cannot be encoded again must not cost the picture.
         return None
+
+
+def exif_up_to(size: int, block: bytes | None) -> bytes | None:
+    """Return an EXIF block that is not longer: without the maker's notes, if need be."""
+    if block is None or len(block) <= size:
+        return block
+    exif = load_exif(block)
+    exif.get_ifd(EXIF_IFD).pop(MAKER_NOTE, None)
+    shorter = plain_exif(exif)
+    return shorter if shorter is not None and len(shorter) <= size else None
 
 
 def load_exif(block: bytes) -> Image.Exif:

@@ -19,6 +19,7 @@ from napari_kpac.pictures.metadata import (
     ORIENTATION,
     Array,
     Metadata,
+    exif_up_to,
     fitting_icc,
     plain_exif,
     upright,
@@ -30,7 +31,7 @@ PNG_HEADER = 33
 """Length of a PNG file's signature and first chunk."""
 METRES_PER_INCH = 0.0254
 MOST_COMMENT = 65_000
-"""Bytes that a comment of a JPEG file can take."""
+"""Bytes that a comment of a JPEG file can take, or its EXIF."""
 QUALITY = 95
 
 
@@ -59,15 +60,7 @@ def read(path: Path) -> tuple[Array, Metadata]:
 
 def write(path: Path, image: Array, metadata: Metadata, description: str, suffix: str) -> None:
     """Write a picture; the suffix says as what."""
-    if image.dtype not in (np.uint8, np.uint16) or (suffix != ".png" and image.dtype != np.uint8):
-        raise FileError(
-            f"{path.name}: a {suffix} file cannot hold {image.dtype} pixels; write a TIFF file"
-        )
-    if image.ndim > 3 or (image.ndim == 3 and image.shape[-1] not in (3, 4)):
-        raise FileError(
-            f"{path.name}: a {suffix} file holds one picture, not a stack of shape {image.shape}; "
-            "write a TIFF file"
-        )
+    check(path, image.shape, image.dtype, suffix)
     channels = 1 if image.ndim == 2 else image.shape[-1]
     icc = fitting_icc(metadata.icc, channels)
     if suffix == ".png":
@@ -79,13 +72,27 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
     about: dict[str, Any] = {"comment": description.encode()[:MOST_COMMENT], "quality": QUALITY}
     if icc:
         about["icc_profile"] = icc
-    if metadata.exif:
-        about["exif"] = b"Exif\0\0" + metadata.exif
+    exif = exif_up_to(MOST_COMMENT, metadata.exif)
+    if exif:
+        about["exif"] = b"Exif\0\0" + exif
     dpi = dots_per_inch(metadata)
     if dpi:
         about["dpi"] = tuple(max(1, round(value)) for value in dpi)
     # Colour at full resolution: what was just sharpened is not to be blurred again.
     Image.fromarray(image).convert(mode).save(path, format="JPEG", subsampling=0, **about)
+
+
+def check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffix: str) -> None:
+    """Raise where such a file cannot hold these pixels."""
+    if dtype not in (np.uint8, np.uint16) or (suffix != ".png" and dtype != np.uint8):
+        raise FileError(
+            f"{path.name}: a {suffix} file cannot hold {dtype} pixels; write a TIFF file"
+        )
+    if len(shape) > 3 or (len(shape) == 3 and shape[-1] not in (3, 4)):
+        raise FileError(
+            f"{path.name}: a {suffix} file holds one picture, not a stack of shape {shape}; "
+            "write a TIFF file"
+        )
 
 
 def description(path: Path) -> str:

@@ -15,7 +15,8 @@ import numpy as np
 
 from napari_kpac.errors import FileError
 from napari_kpac.files import put_in_place, temporary_beside
-from napari_kpac.pictures.formats import WRITABLE, ZARR, write_image
+from napari_kpac.pictures import plain
+from napari_kpac.pictures.formats import PLAIN, WRITABLE, ZARR, write_image
 from napari_kpac.pictures.mapped import MappedArray
 from napari_kpac.pictures.metadata import Metadata
 from napari_kpac.pictures.zarrs import ZarrTarget
@@ -44,13 +45,20 @@ def start_picture(
     streamed: bool = False,
 ) -> Target:
     """Begin a file of that shape; ``streamed``: its pixels are not to be kept in memory."""
+    check_target(path, shape, dtype)
+    metadata = metadata or Metadata()
+    if path.suffix.lower() in ZARR:
+        return _Folder(path, shape, dtype, metadata)
+    return _File(path, shape, dtype, metadata, streamed=streamed)
+
+
+def check_target(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise where a file of that name cannot hold these pixels."""
     suffix = path.suffix.lower()
     if suffix not in WRITABLE:
         raise FileError(f"{path}: the name must end in one of {', '.join(WRITABLE)}")
-    metadata = metadata or Metadata()
-    if suffix in ZARR:
-        return _Folder(path, shape, dtype, metadata)
-    return _File(path, shape, dtype, metadata, streamed=streamed)
+    if suffix in PLAIN:
+        plain.check(path, shape, dtype, suffix)
 
 
 class _File:
