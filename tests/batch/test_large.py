@@ -27,6 +27,8 @@ def by_block(monkeypatch):
     """Take every picture for a large one, and note the size of every read."""
     monkeypatch.setattr("napari_kpac.engine.job.BLOCK_SHARE", 0.0)
     monkeypatch.setattr("napari_kpac.pictures.tiff.WHOLE_UP_TO", 0)
+    monkeypatch.setattr("napari_kpac.pictures.tiff.TILED_FROM", 0)
+    monkeypatch.setattr("napari_kpac.pictures.tiff.TILE", 64)
     reads, original = [], BlockPlane.__getitem__
 
     def noted(self, place):

@@ -28,8 +28,9 @@ from napari_kpac.pictures import WRITABLE
 from napari_kpac.progress import Steps
 
 Name = str | os.PathLike[str]
-OVERLAPPING = 4
-"""Pictures in memory: one read ahead, one worked on and its result, one being written."""
+OVERLAPPING = 5
+"""Pictures in memory: one read ahead, one worked on and its result, one being written, and
+what decoding takes."""
 
 
 def deblur_files(

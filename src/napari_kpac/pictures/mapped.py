@@ -47,11 +47,11 @@ class MappedArray:
             file.truncate(self.offset + self.nbytes)
 
     def __getitem__(self, place: Any) -> Array:
-        part = self._map("r")[place]
+        part = self.mapped()[place]
         return np.array(part, dtype=self.dtype)
 
     def __setitem__(self, place: Any, pixels: Array) -> None:
-        whole = self._map("r+")
+        whole = self.mapped("r+")
         whole[place] = pixels
         whole.flush()
 
@@ -59,5 +59,6 @@ class MappedArray:
         whole = self[...]
         return whole if dtype is None else whole.astype(dtype)
 
-    def _map(self, mode: Any) -> np.memmap[Any, Any]:
+    def mapped(self, mode: Any = "r") -> np.memmap[Any, Any]:
+        """Map all of it; what is touched counts as memory of the process until it is let go."""
         return np.memmap(self.path, self.stored, mode, self.offset, self.shape)

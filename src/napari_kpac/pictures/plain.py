@@ -68,7 +68,6 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
         chunks = b"".join(_chunks(metadata, icc, description))
         path.write_bytes(png[:PNG_HEADER] + chunks + png[PNG_HEADER:])
         return
-    mode = "RGB" if image.ndim == 3 else "L"
     about: dict[str, Any] = {"comment": description.encode()[:MOST_COMMENT], "quality": QUALITY}
     if icc:
         about["icc_profile"] = icc
@@ -79,7 +78,10 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
     if dpi:
         about["dpi"] = tuple(max(1, round(value)) for value in dpi)
     # Colour at full resolution: what was just sharpened is not to be blurred again.
-    Image.fromarray(image).convert(mode).save(path, format="JPEG", subsampling=0, **about)
+    picture = Image.fromarray(image)
+    if picture.mode == "RGBA":
+        picture = picture.convert("RGB")
+    picture.save(path, format="JPEG", subsampling=0, **about)
 
 
 def check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffix: str) -> None:

@@ -6,6 +6,7 @@ Not for: what they say of their pixels (tiff_metadata.py).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,9 @@ WHOLE_UP_TO = 64_000_000
 """Bytes: smaller files are read whole."""
 CLASSIC_UP_TO = 4_000_000_000
 """Bytes: larger ones become BigTIFF."""
+TILED_FROM = 16_000_000
+"""Bytes of a page: larger ones are copied in tiles."""
+TILE = 512
 JOINING = "YX"
 
 
@@ -50,7 +54,7 @@ def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Met
 
 
 def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
-    """Write an array; one that lies in a file is copied picture by picture."""
+    """Write an array; one that lies in a file is copied part by part."""
     shape, dtype = tuple(image.shape), np.dtype(image.dtype)
     own = metadata.extra.get("tiff", {})
     colour = len(shape) >= 3 and shape[-1] in (3, 4) and metadata.axes[-1:] in ("S", "")
@@ -70,10 +74,13 @@ def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
     if isinstance(image, np.ndarray):
         tifffile.imwrite(path, image, **about)
     elif about.get("imagej"):
-        tifffile.imwrite(path, np.asarray(image), **about)
+        tifffile.imwrite(path, image.mapped(), **about)
     else:
-        pages = _pages(image, 3 if colour else 2)
-        tifffile.imwrite(path, pages, shape=shape, dtype=dtype, **about)
+        start = len(shape) - (3 if colour else 2)
+        if size // max(1, math.prod(shape[:start])) > TILED_FROM:
+            about["tile"] = (TILE, TILE)
+        parts = _parts(image, start, tiled="tile" in about)
+        tifffile.imwrite(path, parts, shape=shape, dtype=dtype, **about)
     if metadata.exif and not about.get("imagej"):
         append_exif(path, metadata)
 
@@ -134,6 +141,13 @@ def _left_there(path: Path, series: Any) -> Any:
     return zarr.open(series.aszarr(level=0), mode="r")
 
 
-def _pages(image: Any, axes: int) -> Iterator[Array]:
-    for index in np.ndindex(tuple(image.shape)[: len(image.shape) - axes]):
-        yield np.asarray(image[index])
+def _parts(image: Any, start: int, *, tiled: bool) -> Iterator[Array]:
+    """Read an array page by page, or tile by tile; ``start`` is the axis of the rows."""
+    height, width = image.shape[start : start + 2]
+    for index in np.ndindex(tuple(image.shape)[:start]):
+        if not tiled:
+            yield image[index]
+            continue
+        for top in range(0, height, TILE):
+            for left in range(0, width, TILE):
+                yield image[(*index, slice(top, top + TILE), slice(left, left + TILE))]
