@@ -10,9 +10,16 @@ from typing import Any
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
+from napari_kpac.widgets import preferences
+
 
 class DockedWidget(QWidget):
     """A widget for napari's docks; subclasses say in :meth:`release` what to let go of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Now, while the window is being built, and not when somebody presses a button.
+        preferences.load()
 
     def release(self) -> None:
         """Stop work and stop following the viewer."""

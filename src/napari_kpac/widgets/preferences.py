@@ -24,6 +24,11 @@ def get(name: str, default: Any) -> Any:
     return getattr(getattr(settings, "computing", None), name, default)
 
 
+def load() -> None:
+    """Let napari read the preferences now; the first time it looks through all plugins."""
+    get("live", True)
+
+
 def apply(options: Options) -> Options:
     """Fill in what the widget left to the preferences: memory, device, model, allocator."""
     from napari_kpac.engine import allocator

@@ -11,7 +11,9 @@ Not for: the work itself (engine).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +22,7 @@ from superqt.utils import create_worker
 
 from napari_kpac.errors import KpacError
 from napari_kpac.progress import Progress, Steps
+from napari_kpac.widgets.background import give_way
 
 
 class WorkError(KpacError):
@@ -89,13 +92,18 @@ class Task(QObject):
             self._worker = None
 
     def _drive(self, make: Callable[[], Steps[Any]]) -> Generator[Progress, None, Any]:
-        steps = self._steps = make()
-        try:
-            return (yield from steps)
-        except RuntimeError as error:
-            raise WorkError(f"the work failed: {error}") from error
-        finally:
-            steps.close()
+        # In a thread of its own that ends with the work: the pool's threads are everybody's,
+        # and a lowered priority cannot be raised again.
+        with ThreadPoolExecutor(1, "napari-kpac work", give_way) as thread:
+            steps = self._steps = thread.submit(make).result()
+            try:
+                while isinstance(step := thread.submit(_advance, steps).result(), Progress):
+                    yield step
+                return step.value
+            except RuntimeError as error:
+                raise WorkError(f"the work failed: {error}") from error
+            finally:
+                thread.submit(steps.close).result()
 
     def _report(self, progress: Progress) -> None:
         if self._worker is not None and not self._worker.abort_requested:
@@ -112,6 +120,20 @@ class Task(QObject):
             self._steps.close()
         self._worker, self._steps = None, None
         self.ended.emit()
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """What the work returned."""
+
+    value: Any
+
+
+def _advance(steps: Steps[Any]) -> Progress | _Returned:
+    try:
+        return next(steps)
+    except StopIteration as end:
+        return _Returned(end.value)
 
 
 def _quit(held: dict[str, Any], _: object = None) -> None:

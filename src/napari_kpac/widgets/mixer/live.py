@@ -18,6 +18,7 @@ from typing import Any
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.errors import CancelledError, KpacError
+from napari_kpac.widgets.background import give_way
 
 Region = tuple[int, int, int, int]
 
@@ -30,6 +31,8 @@ class Request:
     region: Region | None = None
     """What is on screen, to be rendered first; None: all at once."""
     number: int = 0
+    draft: bool = False
+    """Only a quick look at what is on screen: the setting is still moving."""
 
 
 class LiveRenderer(QObject):
@@ -38,7 +41,7 @@ class LiveRenderer(QObject):
     opened = Signal(object)
     """The session is ready: its first result."""
     rendered = Signal(object, int)
-    """A result (whole, or of a region), and the number of the request."""
+    """A result (whole, or of a region; perhaps a draft), and the number of the request."""
     failed = Signal(str)
     """A message for a person; the renderer goes on if it can."""
 
@@ -87,6 +90,7 @@ class LiveRenderer(QObject):
         return self._thread.is_alive()
 
     def _run(self) -> None:
+        give_way()
         try:
             self._session = self._make()
             if not self._closing:
@@ -95,12 +99,19 @@ class LiveRenderer(QObject):
             self._tell(error)
             return
         try:
+            self._warm_up()
             while (request := self._next()) is not None:
                 self._serve(request)
         finally:
             with self._changed:
                 session, self._session = self._session, None
             session.close()
+
+    def _warm_up(self) -> None:
+        """Make the first draft before anybody waits for it."""
+        with suppress(CancelledError):
+            if self._wish is None and not self._closing:
+                self._session.render(draft=True)
 
     def _next(self) -> Request | None:
         with self._changed:
@@ -111,6 +122,10 @@ class LiveRenderer(QObject):
 
     def _serve(self, request: Request) -> None:
         try:
+            if request.draft:
+                look = self._session.render(request.modulation, request.region, draft=True)
+                self._emit(look, request)
+                return
             if request.region is not None:
                 part = self._session.render(request.modulation, region=request.region)
                 self._emit(part, request)

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
@@ -23,7 +22,7 @@ from qtpy.QtWidgets import (
     QMenu,
     QPushButton,
 )
-from superqt.utils import qthrottled
+from superqt.utils import qdebounced, qthrottled
 
 from napari_kpac.errors import KpacError
 from napari_kpac.options import DeblurOptions
@@ -32,13 +31,12 @@ from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, label
 from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.mixer.desk import Desk
-from napari_kpac.widgets.mixer.live import LiveRenderer, Request
+from napari_kpac.widgets.mixer.live import LiveRenderer, Region, Request
 from napari_kpac.widgets.mixer.materials import Materials
+from napari_kpac.widgets.mixer.shown import Shown
 from napari_kpac.widgets.mixer.state import History, MixerState
 from napari_kpac.widgets.placement import (
-    METADATA,
     current_index,
-    find_layer,
     full_resolution,
     picture_size,
     visible_region,
@@ -46,6 +44,8 @@ from napari_kpac.widgets.placement import (
 
 THROTTLE = 60
 """Milliseconds between two requests while a slider is being moved."""
+REST = 250
+"""Milliseconds after which a slider that is still held counts as resting."""
 SETTLE = 400
 """Milliseconds after which a changed slice or picture is opened anew."""
 
@@ -62,7 +62,7 @@ class MixerWidget(DockedWidget):
         self._material: Materials | None = None
         self._painted: Labels | None = None
         self._result: Any = None
-        self._result_id: Any = None
+        self._shown = Shown(napari_viewer)
         self._number = 0
         self._opened_model = ""
         self._history: History | None = None
@@ -71,6 +71,11 @@ class MixerWidget(DockedWidget):
         self._reopen.setSingleShot(True)
         self._reopen.setInterval(SETTLE)
         self._reopen.timeout.connect(self.open)
+
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(REST)
+        self._rest.timeout.connect(self._request)
 
         self._image = image_box(napari_viewer)
         self._model = ModelBox()
@@ -116,6 +121,8 @@ class MixerWidget(DockedWidget):
         self._labels.changed.connect(self._follow_labels)
         self._model.changed.connect(self._follow_model)
         self._viewer.dims.events.current_step.connect(self._follow_slice)
+        for event in self._camera_events:
+            event.connect(self._follow_camera)
         self._viewer.layers.events.removed.connect(self._follow_removal)
 
     # -- opening and closing ----------------------------------------------------------------
@@ -133,7 +140,7 @@ class MixerWidget(DockedWidget):
         if layer is None:
             self._show_closed("There is no image layer: open a picture first (File > Open).")
             return
-        if layer.unique_id == self._result_id:
+        if layer.unique_id == self._shown.unique_id:
             self._show_closed("That layer is the mixer's own result: choose the picture itself.")
             return
         self._stop()
@@ -164,7 +171,14 @@ class MixerWidget(DockedWidget):
         self._image.release()
         self._labels.release()
         self._viewer.dims.events.current_step.disconnect(self._follow_slice)
+        for event in self._camera_events:
+            event.disconnect(self._follow_camera)
         self._viewer.layers.events.removed.disconnect(self._follow_removal)
+
+    @property
+    def _camera_events(self) -> tuple[Any, ...]:
+        events = self._viewer.scene.camera.events
+        return events.center, events.zoom
 
     @property
     def _renderer(self) -> LiveRenderer | None:
@@ -175,9 +189,11 @@ class MixerWidget(DockedWidget):
         self._held["renderer"] = renderer
 
     def _stop(self) -> None:
+        self._rest.stop()
         renderer, self._renderer = self._renderer, None
         if renderer is not None:
             renderer.close()
+            self._shown.complete()
         material, self._material = self._material, None
         if material is not None:
             material.source.events.data.disconnect(self._follow_new_data)
@@ -221,6 +237,7 @@ class MixerWidget(DockedWidget):
         self._show_state()
         if self._desk.live.isChecked():
             self._request_soon()
+            self._rest.start()
 
     def _flag(self, name: str, block: int, index: int, on: bool) -> None:
         self._set(self.state.with_flag(name, self._desk.scope(block), index, on))
@@ -260,14 +277,16 @@ class MixerWidget(DockedWidget):
         if self._history is not None and self._pending is not None:
             self._history.push(self._pending)
             self._pending = None
+        self._rest.stop()
         self._show_state()
         self._request()
 
     @qthrottled(timeout=THROTTLE)
     def _request_soon(self) -> None:
-        self._request()
+        # What has come to rest meanwhile is not to be replaced by a draft.
+        self._request(draft=self._rest.isActive())
 
-    def _request(self) -> None:
+    def _request(self, *, draft: bool = False) -> None:
         renderer, material = self._renderer, self._material
         if renderer is None or material is None or self._history is None:
             return
@@ -277,11 +296,10 @@ class MixerWidget(DockedWidget):
             self._show_failure(str(error))
             return
         self._number += 1
-        shown = find_layer(self._viewer, self._result_id)
-        region = visible_region(shown) if isinstance(shown, Image) else None
+        region = visible_region(material.source)
         height, width = picture_size(material.source)
         whole = region == (0, height, 0, width)
-        renderer.request(Request(modulation, None if whole else region, self._number))
+        renderer.request(Request(modulation, None if whole else region, self._number, draft))
 
     def _modulation(self, material: Materials) -> Any:
         layer = self._labels.layer
@@ -313,7 +331,7 @@ class MixerWidget(DockedWidget):
         choices += [
             (f"replace by “{layer.name}”", layer)
             for layer in self._viewer.layers
-            if type(layer) in (Image, Labels) and layer.unique_id != self._result_id
+            if type(layer) in (Image, Labels) and layer.unique_id != self._shown.unique_id
         ]
         for text, layer in choices:
             action: Any = menu.addAction(text)
@@ -390,38 +408,10 @@ class MixerWidget(DockedWidget):
         material = self._material
         if material is None:
             return
-        if result.region is None:
+        if result.region is None and not result.draft:
             self._result = result
             self._desk.show_attention(result)
-        layer: Any = find_layer(self._viewer, self._result_id)
-        shape = full_resolution(material.source).shape[len(material.index) :]
-        if layer is None or layer.data.shape[len(material.index) :] != shape:
-            if result.region is not None:
-                return
-            if layer is not None:
-                self._viewer.layers.remove(layer)
-            layer = self._add_result(material, result.image[material.lead])
-        elif result.region is None:
-            layer.data = result.image[material.lead]
-            layer.translate = material.where()["translate"]
-        else:
-            top, bottom, left, right = result.region
-            layer.data[(0,) * len(material.index)][top:bottom, left:right] = result.image
-            layer.refresh()
-        layer.metadata = {**layer.metadata, METADATA: result.recipe.to_dict()}
-
-    def _add_result(self, material: Materials, image: npt.NDArray[Any]) -> Image:
-        source = material.source
-        layer = Image(
-            image, name=f"{source.name} (mixer)", rgb=source.rgb, colormap=source.colormap,
-            gamma=source.gamma, **material.where(),
-        )  # fmt: skip
-        if not source.rgb:
-            layer.contrast_limits = source.contrast_limits
-        self._viewer.layers.insert(self._viewer.layers.index(source) + 1, layer)
-        self._result_id = layer.unique_id
-        self._viewer.layers.selection.active = source
-        return layer
+        self._shown.show(material, result)
 
     def _show_failure(self, text: str) -> None:
         self._message.setText(f"⚠ {text}")
@@ -446,6 +436,14 @@ class MixerWidget(DockedWidget):
             return
         self._restart("Another slice: opening it ...")
 
+    @qdebounced(timeout=THROTTLE)
+    def _follow_camera(self, event: object = None) -> None:
+        """Render what has come into view, where so far only a part was rendered."""
+        del event
+        if self._material is not None and self._shown.region is not None:
+            if not _covers(self._shown.region, visible_region(self._material.source)):
+                self._request(draft=self._rest.isActive())
+
     def _restart(self, text: str) -> None:
         if self._renderer is not None:
             self._message.setText(text)
@@ -457,6 +455,15 @@ class MixerWidget(DockedWidget):
             self.close_session("The image was removed.")
         if event.value is self._painted:
             self._painted = None
+
+
+def _covers(outer: Region, inner: Region | None) -> bool:
+    if inner is None:
+        return True
+    return (
+        outer[0] <= inner[0] and inner[1] <= outer[1]
+        and outer[2] <= inner[2] and inner[3] <= outer[3]
+    )  # fmt: skip
 
 
 def _close_renderer(held: dict[str, LiveRenderer | None], _: object = None) -> None:
