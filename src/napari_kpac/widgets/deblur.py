@@ -309,6 +309,7 @@ def _steps(target: _Target, options: DeblurOptions) -> Steps[Any]:
     """Run the engine on a target; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import Session, deblur_steps
 
+    preferences.apply_to_engine()
     if target.region is None:
         return (yield from deblur_steps(target.data, options, views=target.views))
     fields = options.to_dict()

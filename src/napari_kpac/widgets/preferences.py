@@ -30,10 +30,7 @@ def load() -> None:
 
 
 def apply(options: Options) -> Options:
-    """Fill in what the widget left to the preferences: memory, device, model, allocator."""
-    from napari_kpac.engine import allocator
-
-    allocator.enabled = bool(get("keep_memory", True))
+    """Fill in what the widget left to the preferences: memory, device, model."""
     changes: dict[str, Any] = {}
     share = float(get("memory_gb", 0) or 0)
     if share > 0:
@@ -43,3 +40,10 @@ def apply(options: Options) -> Options:
     if options.model == "default":
         changes["model"] = get("model", "default") or "default"
     return replace(options, **changes)
+
+
+def apply_to_engine() -> None:
+    """Tell the engine what is no option; loads torch on first use, so call it in a thread."""
+    from napari_kpac.engine import allocator
+
+    allocator.enabled = bool(get("keep_memory", True))

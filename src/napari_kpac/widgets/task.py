@@ -122,6 +122,44 @@ class Task(QObject):
         self.ended.emit()
 
 
+class Latest(QObject):
+    """Answers questions in a thread, one at a time; of those that queue only the newest."""
+
+    answered = Signal(object)
+    """What a question's function returned."""
+    failed = Signal(str)
+    """A message for a person."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._wish: Callable[[], Any] | None = None
+        self._task = Task(self)
+        self._task.succeeded.connect(self.answered)
+        self._task.failed.connect(self.failed)
+        self._task.ended.connect(self._go_on)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is on its way."""
+        return self._task.is_running
+
+    def ask(self, function: Callable[[], Any]) -> None:
+        """Call this in the thread, after what is being worked on."""
+        self._wish = function
+        if not self._task.is_running:
+            self._go_on()
+
+    def forget(self) -> None:
+        """Want no answer any more."""
+        self._wish = None
+        self._task.cancel(forget=True)
+
+    def _go_on(self) -> None:
+        wish, self._wish = self._wish, None
+        if wish is not None:
+            self._task.start(single(wish))
+
+
 @dataclass(frozen=True)
 class _Returned:
     """What the work returned."""

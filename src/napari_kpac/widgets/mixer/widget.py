@@ -478,6 +478,7 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
     from napari_kpac.engine.arrays import as_array, layout_of
     from napari_kpac.engine.pixels import resolve_range
 
+    preferences.apply_to_engine()
     array = as_array(data)
     found = resolve_range(options.range, layout_of(array, rgb=options.rgb), (array,))
     fields = options.to_dict()
