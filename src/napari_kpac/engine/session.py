@@ -8,7 +8,7 @@ Not for: stacks and files (deblurring.py), windows (widgets).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -163,8 +163,14 @@ class Session:
 
     def encode(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Run the first stage now instead of with the first render."""
+        for done, tiles in self.encode_steps():
+            if progress is not None:
+                progress(done, tiles)
+
+    def encode_steps(self) -> Iterator[tuple[int, int]]:
+        """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
         with self._lock, keeping_memory(trim=False):
-            self._encode(self._take_ticket(), progress)
+            yield from self._encode(self._take_ticket())
 
     def render(
         self,
@@ -208,7 +214,8 @@ class Session:
         progress: Callable[[int, int], None] | None = None,
     ) -> _Part:
         with self._lock:
-            self._encode(ticket, None)
+            for _ in self._encode(ticket):
+                pass
             return self._render(modulation, rect, ticket, progress)
 
     def _take_ticket(self) -> int:
@@ -220,15 +227,13 @@ class Session:
         if ticket != self._latest:
             raise CancelledError("a newer request made this render pointless")
 
-    def _encode(self, ticket: int, progress: Callable[[int, int], None] | None) -> None:
+    def _encode(self, ticket: int) -> Iterator[tuple[int, int]]:
         if self._closed:
             raise CancelledError("the session is closed")
         if self._kept is not None:
             return
-        total = self._plan.tile_count
         for count, _ in enumerate(self._run.encode(self._plan.kept_skips), start=1):
-            if progress is not None:
-                progress(count, total)
+            yield count, self._plan.tile_count
             self._check(ticket)
         self._kept = CachedBottleneck(self._run, self._run.take_features(), self._check_render)
 

@@ -41,7 +41,7 @@ from napari_kpac.widgets.blur_choice import (
     measure,
 )
 from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
-from napari_kpac.widgets.docked import DockedWidget
+from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.histogram import HistogramPlot
 from napari_kpac.widgets.placement import METADATA, find_layer, full_resolution, placement
@@ -103,7 +103,7 @@ class BlurMapWidget(DockedWidget):
         self._scoring.failed.connect(lambda text: self._scores.setText(f"⚠ {text}"))
         self._filler = ChoiceFiller(self._model, None, self)
         self._show_idle()
-        self._message.setText("Choose an image and press Measure.")
+        self._message.setText(first_hint("Measure", self._image.layer))
 
     def _build(self) -> None:
         self._image = image_box(self._viewer)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from napari.layers import Layer
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
@@ -44,3 +45,13 @@ class DockedWidget(QWidget):
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(area)
         return layout
+
+
+def first_hint(button: str, layer: Layer | None) -> str:
+    """Say what to do first, to somebody who has just opened a widget."""
+    if layer is not None:
+        return f"Choose an image and press {button}."
+    return (
+        f"Open a picture and press {button}. None at hand? File > Open Sample > "
+        "KPAC defocus deblurring."
+    )

@@ -160,6 +160,7 @@ class Strip(QWidget):
 def _button(text: str, tooltip: str) -> QPushButton:
     button = QPushButton(text)
     button.setToolTip(tooltip)
+    button.setAccessibleName(tooltip)
     button.setFixedWidth(19)
     button.setStyleSheet("min-width: 0px; padding: 2px 0px;")
     return button

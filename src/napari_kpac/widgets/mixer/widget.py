@@ -14,7 +14,7 @@ from typing import Any
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
-from qtpy.QtCore import QTimer
+from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QKeySequence, QShortcut  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
     QFileDialog,
@@ -28,7 +28,7 @@ from napari_kpac.errors import KpacError
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
-from napari_kpac.widgets.docked import DockedWidget
+from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.mixer.desk import Desk
 from napari_kpac.widgets.mixer.live import LiveRenderer, Region, Request
@@ -84,7 +84,7 @@ class MixerWidget(DockedWidget):
         self._desk = Desk(self._labels, live=bool(preferences.get("live", True)))
         self._build()
         self._connect()
-        self._show_closed("Choose an image and press Open.")
+        self._show_closed(first_hint("Open", self._image.layer))
 
     def _build(self) -> None:
         form = Form([self._image, self._model])
@@ -116,8 +116,13 @@ class MixerWidget(DockedWidget):
             "Save": self._ask_save, "Load": self._ask_load,
         }  # fmt: skip
         desk.button_clicked.connect(lambda text: actions[text]())
-        QShortcut(QKeySequence.StandardKey.Undo, self, self.undo)
-        QShortcut(QKeySequence.StandardKey.Redo, self, self.redo)
+        for key, action in (
+            (QKeySequence.StandardKey.Undo, self.undo),
+            (QKeySequence.StandardKey.Redo, self.redo),
+        ):
+            shortcut = QShortcut(key, self, action)
+            # In the canvas the same keys undo strokes of the brush.
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._labels.changed.connect(self._follow_labels)
         self._model.changed.connect(self._follow_model)
         self._viewer.dims.events.current_step.connect(self._follow_slice)
@@ -236,8 +241,8 @@ class MixerWidget(DockedWidget):
         self._pending = state
         self._show_state()
         if self._desk.live.isChecked():
-            self._request_soon()
             self._rest.start()
+            self._request_soon()
 
     def _flag(self, name: str, block: int, index: int, on: bool) -> None:
         self._set(self.state.with_flag(name, self._desk.scope(block), index, on))
