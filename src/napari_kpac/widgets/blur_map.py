@@ -64,7 +64,7 @@ RULES = (
     ("by hand", "fixed"),
 )
 ENLARGE = (("automatic", "auto"), ("4 (the paper's)", 4), ("2", 2), ("not at all", 1))
-POLARITIES = (("marks what is blurred", "blurred"), ("marks what is sharp", "sharp"))
+POLARITIES = (("what is blurred", "blurred"), ("what is sharp", "sharp"))
 FILES = {
     "Map, 8 bits (*.png)": "png8",
     "Map, 16 bits (*.png)": "png16",
@@ -128,12 +128,14 @@ class BlurMapWidget(DockedWidget):
         self._slider.setRange(0, TICKS)
         self._slider.setToolTip("The threshold: move it to choose by hand.")
         self._button = QPushButton()
+        self._button.setToolTip("Measure the blur of the image; again to cancel.")
         self._button.clicked.connect(self._toggle)
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         self._message = QLabel()
         self._message.setWordWrap(True)
         self._mask_check = QCheckBox("mask as a labels layer")
+        self._mask_check.setToolTip("Show what counts as blurred as a layer of labels.")
         self._mask_check.setChecked(True)
 
         layout = self.fill_scrolling()
@@ -147,7 +149,6 @@ class BlurMapWidget(DockedWidget):
         layout.addWidget(self._build_truth())
         layout.addLayout(self._build_buttons())
         layout.addStretch(1)
-        self.setMinimumWidth(340)
 
         self._slider.valueChanged.connect(self._move_threshold)
         self._rule.changed.connect(self._decide)
@@ -163,7 +164,11 @@ class BlurMapWidget(DockedWidget):
             self._viewer, Labels, label="truth", optional="(none)",
             tooltip="A labels layer to score the mask against.",
         )  # fmt: skip
-        self._polarity = ComboBox(label="the truth", choices=list(POLARITIES))
+        self._polarity = ComboBox(
+            label="its labels mark",
+            choices=list(POLARITIES),
+            tooltip="What the labels of the truth stand for.",
+        )
         self._scores = QLabel()
         self._scores.setWordWrap(True)
         self._scores.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

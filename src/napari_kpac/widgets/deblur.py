@@ -115,6 +115,7 @@ class DeblurWidget(DockedWidget):
 
     def _build(self) -> None:
         self._button = QPushButton()
+        self._button.setToolTip("Deblur the image; again to cancel.")
         self._button.clicked.connect(self._toggle)
         self._button.setDefault(True)
         self._bar = QProgressBar()
@@ -125,7 +126,6 @@ class DeblurWidget(DockedWidget):
         compare = QGroupBox("compare")
         row = QVBoxLayout(compare)
         row.addWidget(self._comparison.control)
-        self.setMinimumWidth(330)
         layout = self.fill_scrolling()
         layout.addWidget(self._form)
         layout.addWidget(self._button)

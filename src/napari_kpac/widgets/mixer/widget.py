@@ -97,7 +97,6 @@ class MixerWidget(DockedWidget):
         layout.addWidget(self._open)
         layout.addWidget(self._message)
         layout.addWidget(self._desk, 1)
-        self.setMinimumWidth(372)
 
     def _connect(self) -> None:
         desk = self._desk
