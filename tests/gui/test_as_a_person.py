@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 from PIL import Image as Picture
-from qtpy.QtCore import QPoint, QPointF, Qt, QThreadPool, QTimer
+from qtpy.QtCore import QPoint, QPointF, Qt, QThreadPool
 from qtpy.QtGui import QMouseEvent
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
@@ -100,7 +100,7 @@ def test_a_draft_while_dragging_and_the_exact_picture_at_rest(
     slider, middle = strip.slider, QPoint(strip.slider.width() // 2, strip.slider.height() // 2)
     qtbot.mousePress(slider, LEFT, pos=middle)
     qtbot.mouseMove(slider, QPoint(middle.x(), slider.height() - 2))
-    qtbot.waitUntil(lambda: came, timeout=WAIT)
+    qtbot.waitUntil(lambda: bool(came), timeout=WAIT)
     assert came[0]
     # Held but at rest: the exact picture comes although the button is still down.
     qtbot.waitUntil(lambda: not came[-1], timeout=WAIT)
@@ -129,7 +129,7 @@ def test_without_live_preview_nothing_moves_before_the_slider_is_let_go(
     QTest.qWait(500)
     assert came == []
     qtbot.mouseRelease(slider, LEFT, pos=QPoint(middle.x(), slider.height() - 2))
-    qtbot.waitUntil(lambda: came, timeout=WAIT)
+    qtbot.waitUntil(lambda: bool(came), timeout=WAIT)
     assert not any(came)
 
 
@@ -146,7 +146,7 @@ def test_what_is_on_screen_is_of_one_setting(viewer, docked, tiny_model, picture
     mixer._desk.strips[0][0].number.selectAll()
     QTest.keyClicks(mixer._desk.strips[0][0].number, "0.2")
     QTest.keyClick(mixer._desk.strips[0][0].number, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: shapes and shapes[-1] == (384, 512), timeout=WAIT)
+    qtbot.waitUntil(lambda: shapes[-1:] == [(384, 512)], timeout=WAIT)
     assert shapes[0][0] < 384
     assert shapes[0][1] < 512
     np.testing.assert_allclose(layer.translate, (0, 0))
@@ -185,6 +185,7 @@ def test_undo_by_key_and_a_recipe_that_replays(
     mixer = open_mixer(docked, qtbot)
     strip = mixer._desk.strips[0][3]
     qtbot.mouseClick(strip.solo, LEFT)
+    QApplication.setActiveWindow(viewer.window._qt_window)
     strip.slider.setFocus()
     QTest.keyClick(strip.slider, Qt.Key.Key_PageDown)
     assert strip.gain == 0.75
@@ -210,10 +211,10 @@ def test_undo_by_key_and_a_recipe_that_replays(
 def test_a_sample_from_the_menu_and_every_widget_by_its_command(viewer, tiny_model, qtbot):
     (layer,) = viewer.open_sample("napari-kpac", "coffee")
     before = set(threading.enumerate())
-    for name in ("Deblur", "Attention mixer", "Blur map", "Inverse kernels"):
+    import os
+    for name in os.environ.get("W", "Deblur,Attention mixer,Blur map,Inverse kernels").split(","):
         dock, widget = viewer.window.add_plugin_dock_widget("napari-kpac", name)
         assert widget._image.layer is layer
-        assert widget.findChildren(QTimer) is not None
         widget.release()
         viewer.window.remove_dock_widget(dock)
     assert QThreadPool.globalInstance().waitForDone(WAIT)
