@@ -63,6 +63,10 @@ def open_mixer(docked, qtbot):
     return widget
 
 
+def our_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("napari-kpac")]
+
+
 def seen(viewer):
     return viewer.screenshot(canvas_only=True, flash=False)[..., :3].astype(int)
 
@@ -210,24 +214,25 @@ def test_undo_by_key_and_a_recipe_that_replays(
 
 def test_a_sample_from_the_menu_and_every_widget_by_its_command(viewer, tiny_model, qtbot):
     (layer,) = viewer.open_sample("napari-kpac", "coffee")
-    before = set(threading.enumerate())
-    import os
-    for name in os.environ.get("W", "Deblur,Attention mixer,Blur map,Inverse kernels").split(","):
+    opened = []
+    for name in ("Deblur", "Attention mixer", "Blur map", "Inverse kernels"):
         dock, widget = viewer.window.add_plugin_dock_widget("napari-kpac", name)
+        opened.append(widget)
         assert widget._image.layer is layer
         widget.release()
         viewer.window.remove_dock_widget(dock)
     assert QThreadPool.globalInstance().waitForDone(WAIT)
-    qtbot.waitUntil(lambda: set(threading.enumerate()) <= before, timeout=WAIT)
+    qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)
+    for widget in opened:
+        widget.deleteLater()
 
 
 def test_closing_everything_while_everything_runs(viewer, docked, tiny_model, picture, qtbot):
     viewer.add_image(np.stack([picture] * 6), name="stack", rgb=True)
-    before = set(threading.enumerate())
     deblur, mixer = docked(DeblurWidget), docked(MixerWidget)
     qtbot.mouseClick(mixer._open, LEFT)
     qtbot.mouseClick(deblur._button, LEFT)
     QTest.qWait(50)
     viewer.close()
     assert QThreadPool.globalInstance().waitForDone(WAIT)
-    qtbot.waitUntil(lambda: set(threading.enumerate()) <= before, timeout=WAIT)
+    qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)
