@@ -16,13 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import ReferenceType, ref
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 from superqt.utils import create_worker
 
 from napari_kpac.errors import KpacError
 from napari_kpac.progress import Progress, Steps
-from napari_kpac.widgets.background import give_way
+from napari_kpac.widgets.background import give_way, when_destroyed
 
 
 class WorkError(KpacError):
@@ -45,18 +46,20 @@ class Task(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._held: dict[str, Any] = {}
+        self._current: Any = None
         self._steps: Steps[Any] | None = None
         # A window that is destroyed takes its tasks along without asking them.
-        self.destroyed.connect(partial(_quit, self._held))
+        self._to_quit: list[ReferenceType[Any]] = []
+        when_destroyed(self, partial(_quit, self._to_quit))
 
     @property
     def _worker(self) -> Any:
-        return self._held.get("worker")
+        return self._current
 
     @_worker.setter
     def _worker(self, worker: Any) -> None:
-        self._held["worker"] = worker
+        self._current = worker
+        self._to_quit[:] = [] if worker is None else [ref(worker)]
 
     @property
     def is_running(self) -> bool:
@@ -103,7 +106,8 @@ class Task(QObject):
             except RuntimeError as error:
                 raise WorkError(f"the work failed: {error}") from error
             finally:
-                thread.submit(steps.close).result()
+                with suppress(RuntimeError):  # Python itself is ending
+                    thread.submit(steps.close).result()
 
     def _report(self, progress: Progress) -> None:
         if self._worker is not None and not self._worker.abort_requested:
@@ -174,9 +178,10 @@ def _advance(steps: Steps[Any]) -> Progress | _Returned:
         return _Returned(end.value)
 
 
-def _quit(held: dict[str, Any], _: object = None) -> None:
-    if held.get("worker") is not None:
-        held["worker"].quit()
+def _quit(workers: list[ReferenceType[Any]]) -> None:
+    for reference in workers:
+        if (worker := reference()) is not None:
+            worker.quit()
 
 
 def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:

@@ -27,6 +27,7 @@ from superqt.utils import qdebounced, qthrottled
 from napari_kpac.errors import KpacError
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
+from napari_kpac.widgets.background import when_destroyed
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
@@ -58,7 +59,7 @@ class MixerWidget(DockedWidget):
         self._viewer = napari_viewer
         self._held: dict[str, LiveRenderer | None] = {}
         # A window that is destroyed does not ask its widgets to close.
-        self.destroyed.connect(partial(_close_renderer, self._held))
+        when_destroyed(self, partial(_close_renderer, self._held))
         self._material: Materials | None = None
         self._painted: Labels | None = None
         self._result: Any = None
@@ -470,7 +471,7 @@ def _covers(outer: Region, inner: Region | None) -> bool:
     )  # fmt: skip
 
 
-def _close_renderer(held: dict[str, LiveRenderer | None], _: object = None) -> None:
+def _close_renderer(held: dict[str, LiveRenderer | None]) -> None:
     renderer = held.get("renderer")
     if renderer is not None:
         renderer.close()
