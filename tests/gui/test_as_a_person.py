@@ -1,11 +1,9 @@
 """A person at the window: mouse and keyboard only, on the real canvas."""
 
-import threading
-
 import numpy as np
 import pytest
 from PIL import Image as Picture
-from qtpy.QtCore import QPoint, QPointF, Qt, QThreadPool
+from qtpy.QtCore import QPoint, QPointF, Qt
 from qtpy.QtGui import QMouseEvent
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
@@ -14,7 +12,7 @@ import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
-from tests.gui.conftest import WAIT, result_of
+from tests.gui.conftest import WAIT, our_threads, result_of
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -63,10 +61,6 @@ def open_mixer(docked, qtbot):
     return widget
 
 
-def our_threads():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("napari-kpac")]
-
-
 def seen(viewer):
     return viewer.screenshot(canvas_only=True, flash=False)[..., :3].astype(int)
 
@@ -98,6 +92,7 @@ def test_a_draft_while_dragging_and_the_exact_picture_at_rest(
     viewer, docked, tiny_model, cup, picture, qtbot
 ):
     mixer = open_mixer(docked, qtbot)
+    QTest.qWait(300)
     before, came = seen(viewer), []
     mixer._renderer.rendered.connect(lambda result, _: came.append(result.draft))
     strip = mixer._desk.strips[0][2]
@@ -221,7 +216,6 @@ def test_a_sample_from_the_menu_and_every_widget_by_its_command(viewer, tiny_mod
         assert widget._image.layer is layer
         widget.release()
         viewer.window.remove_dock_widget(dock)
-    assert QThreadPool.globalInstance().waitForDone(WAIT)
     qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)
     for widget in opened:
         widget.deleteLater()
@@ -234,5 +228,4 @@ def test_closing_everything_while_everything_runs(viewer, docked, tiny_model, pi
     qtbot.mouseClick(deblur._button, LEFT)
     QTest.qWait(50)
     viewer.close()
-    assert QThreadPool.globalInstance().waitForDone(WAIT)
     qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)

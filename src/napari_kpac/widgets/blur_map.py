@@ -6,7 +6,6 @@ Not for: measuring (detection).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -348,7 +347,7 @@ class BlurMapWidget(DockedWidget):
         """Add the blurred areas as labels whose features are their measurements."""
         found, source = self._known()
         scale, units = tuple(source.scale), [str(unit) for unit in source.units]
-        self._errands.ask(lambda: (self._put_regions, find_regions(found, scale, units)))
+        self._errands.ask(lambda: ("regions", find_regions(found, scale, units)))
 
     def _put_regions(self, regions: tuple[Any, Any]) -> None:
         (labels, table), source = regions, self._source
@@ -382,19 +381,19 @@ class BlurMapWidget(DockedWidget):
             )
 
         self._message.setText("Saving ...")
-        self._errands.ask(lambda: (self._show_saved, write()))
-
-    def _show_saved(self, written: list[Path]) -> None:
-        self._message.setText(f"Saved {len(written)} file(s): {written[0].name}")
+        self._errands.ask(lambda: ("files", write()))
 
     def _known(self) -> tuple[Any, Image]:
         if self._detection is None or self._source is None:
             raise KpacError("measure an image first")
         return self._detection, self._source
 
-    def _finish_errand(self, errand: tuple[Callable[[Any], None], Any]) -> None:
-        show, found = errand
-        show(found)
+    def _finish_errand(self, errand: tuple[str, Any]) -> None:
+        what, found = errand
+        if what == "regions":
+            self._put_regions(found)
+        else:
+            self._message.setText(f"Saved {len(found)} file(s): {found[0].name}")
 
     def _ask_save(self) -> None:
         path, chosen = QFileDialog.getSaveFileName(

@@ -1,33 +1,26 @@
 """Long work in a thread, for windows.
 
-The rules of the thread: it touches no widget and no layer; it speaks through signals; it
-stops at the next step after :meth:`Task.cancel`; whatever goes wrong comes back as a message.
-(Qt's generator workers swallow every RuntimeError, and torch's errors are RuntimeErrors: so
-those are caught inside and raised again as something else.)
+The rules of the thread: it touches no widget and no layer, and holds on to none; it speaks
+through signals; it stops at the next step after :meth:`Task.cancel`; whatever goes wrong comes
+back as a message. It is a thread of its own, not one of Qt's pool: it gives way to the window,
+which cannot be taken back, and it ends with the work, whoever still holds on to that.
 
 Not for: the work itself (engine).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from weakref import ReferenceType, ref
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
-from superqt.utils import create_worker
 
 from napari_kpac.errors import KpacError
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets.background import give_way, when_destroyed
-
-
-class WorkError(KpacError):
-    """Work in a thread failed in a way that nobody foresaw."""
 
 
 class Task(QObject):
@@ -46,71 +39,40 @@ class Task(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._current: Any = None
-        self._steps: Steps[Any] | None = None
+        self._held: list[_Work] = []
         # A window that is destroyed takes its tasks along without asking them.
-        self._to_quit: list[ReferenceType[Any]] = []
-        when_destroyed(self, partial(_quit, self._to_quit))
-
-    @property
-    def _worker(self) -> Any:
-        return self._current
-
-    @_worker.setter
-    def _worker(self, worker: Any) -> None:
-        self._current = worker
-        self._to_quit[:] = [] if worker is None else [ref(worker)]
+        when_destroyed(self, partial(_stop, self._held))
 
     @property
     def is_running(self) -> bool:
         """Whether work is under way."""
-        return self._worker is not None
+        return bool(self._held)
 
     def start(self, make: Callable[[], Steps[Any]]) -> None:
         """Run the steps that ``make`` returns; ``make`` is called in the thread too."""
         self.cancel(forget=True)
-        worker: Any = create_worker(self._drive, make, _start_thread=False, _ignore_errors=True)
-        worker.yielded.connect(self._report)
-        worker.returned.connect(self.succeeded)
-        worker.errored.connect(self._fail)
-        worker.aborted.connect(self.cancelled)
-        worker.finished.connect(self._finish)
-        self._worker = worker
-        worker.start()
+        work = _Work(make)
+        work.progressed.connect(self._report)
+        work.returned.connect(self.succeeded)
+        work.failed.connect(self._fail)
+        work.cancelled.connect(self.cancelled)
+        work.ended.connect(self._finish)
+        self._held.append(work)
+        work.start()
 
     def cancel(self, *, forget: bool = False) -> None:
         """Ask the work to stop at its next step.
 
         With ``forget`` nothing more is heard of it: for windows that are going away.
         """
-        worker = self._worker
-        if worker is None:
-            return
-        worker.quit()
+        _stop(self._held)
         if forget:
-            signals = worker.signals
-            for name in ("yielded", "returned", "errored", "aborted", "finished"):
-                with suppress(TypeError, RuntimeError):  # nothing is connected any more
-                    getattr(signals, name).disconnect()
-            self._worker = None
-
-    def _drive(self, make: Callable[[], Steps[Any]]) -> Generator[Progress, None, Any]:
-        # In a thread of its own that ends with the work: the pool's threads are everybody's,
-        # and a lowered priority cannot be raised again.
-        with ThreadPoolExecutor(1, "napari-kpac work", give_way) as thread:
-            steps = self._steps = thread.submit(make).result()
-            try:
-                while isinstance(step := thread.submit(_advance, steps).result(), Progress):
-                    yield step
-                return step.value
-            except RuntimeError as error:
-                raise WorkError(f"the work failed: {error}") from error
-            finally:
-                with suppress(RuntimeError):  # Python itself is ending
-                    thread.submit(steps.close).result()
+            for work in self._held:
+                work.disconnect_all()
+            self._held.clear()
 
     def _report(self, progress: Progress) -> None:
-        if self._worker is not None and not self._worker.abort_requested:
+        if not any(work.is_cancelled for work in self._held):
             self.progressed.emit(progress)
 
     def _fail(self, error: BaseException) -> None:
@@ -120,10 +82,58 @@ class Task(QObject):
         self.failed.emit(text)
 
     def _finish(self) -> None:
-        if self._steps is not None:
-            self._steps.close()
-        self._worker, self._steps = None, None
+        self._held.clear()
         self.ended.emit()
+
+
+class _Work(QObject):
+    """One piece of work in one thread."""
+
+    progressed = Signal(object)
+    returned = Signal(object)
+    failed = Signal(object)
+    cancelled = Signal()
+    ended = Signal()
+
+    def __init__(self, make: Callable[[], Steps[Any]]) -> None:
+        super().__init__()
+        self.is_cancelled = False
+        self._thread = threading.Thread(target=self._run, args=(make,), name="napari-kpac work")
+
+    def start(self) -> None:
+        """Begin."""
+        # A Qt object must not end in another thread, as it would if that had the last hold.
+        _begun.difference_update({work for work in _begun if not work._thread.is_alive()})
+        _begun.add(self)
+        self._thread.start()
+
+    def disconnect_all(self) -> None:
+        """Tell nobody any more."""
+        for signal in (self.progressed, self.returned, self.failed, self.cancelled, self.ended):
+            with suppress(TypeError, RuntimeError):  # nothing is connected any more
+                signal.disconnect()
+
+    def _run(self, make: Callable[[], Steps[Any]]) -> None:
+        give_way()
+        try:
+            self._drive(make())
+        except Exception as error:
+            self.failed.emit(error)
+        finally:
+            self.ended.emit()
+
+    def _drive(self, steps: Steps[Any]) -> None:
+        try:
+            while not self.is_cancelled:
+                self.progressed.emit(next(steps))
+            self.cancelled.emit()
+        except StopIteration as end:
+            self.returned.emit(end.value)
+        finally:
+            steps.close()
+
+
+_begun: set[_Work] = set()
 
 
 class Latest(QObject):
@@ -164,24 +174,9 @@ class Latest(QObject):
             self._task.start(single(wish))
 
 
-@dataclass(frozen=True)
-class _Returned:
-    """What the work returned."""
-
-    value: Any
-
-
-def _advance(steps: Steps[Any]) -> Progress | _Returned:
-    try:
-        return next(steps)
-    except StopIteration as end:
-        return _Returned(end.value)
-
-
-def _quit(workers: list[ReferenceType[Any]]) -> None:
-    for reference in workers:
-        if (worker := reference()) is not None:
-            worker.quit()
+def _stop(works: list[_Work]) -> None:
+    for work in works:
+        work.is_cancelled = True
 
 
 def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:

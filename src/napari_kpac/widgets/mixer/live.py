@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
@@ -32,7 +32,9 @@ class Request:
     """What is on screen, to be rendered first; None: all at once."""
     number: int = 0
     draft: bool = False
-    """Only a quick look at what is on screen: the setting is still moving."""
+    """Begin with a quick look at what is on screen."""
+    exact: bool = True
+    """Render the exact picture; not while the setting is still moving."""
 
 
 class LiveRenderer(QObject):
@@ -50,6 +52,7 @@ class LiveRenderer(QObject):
         self._make = make_session
         self._session: Any = None
         self._wish: Request | None = None
+        self._latest: Request | None = None
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="napari-kpac mixer", daemon=True)
@@ -61,7 +64,16 @@ class LiveRenderer(QObject):
             # Under the lock: what is cancelled is surely older than this request.
             if self._session is not None:
                 self._session.cancel()
-            self._wish = request
+            self._wish = self._latest = request
+            self._changed.notify()
+
+    def complete(self) -> None:
+        """Render exactly what was asked for last, after the draft that may be under way."""
+        with self._changed:
+            if self._wish is not None:
+                self._wish = replace(self._wish, exact=True)
+            elif self._latest is not None:
+                self._wish = replace(self._latest, draft=False, exact=True)
             self._changed.notify()
 
     def close(self, wait: float = 0.0) -> None:
@@ -125,6 +137,7 @@ class LiveRenderer(QObject):
             if request.draft:
                 look = self._session.render(request.modulation, request.region, draft=True)
                 self._emit(look, request)
+            if not request.exact or self._wish is not None:
                 return
             if request.region is not None:
                 part = self._session.render(request.modulation, region=request.region)

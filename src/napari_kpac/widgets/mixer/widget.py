@@ -43,6 +43,8 @@ from napari_kpac.widgets.placement import (
     visible_region,
 )
 
+WIDTH = 370
+"""Pixels for five strips side by side, so that the dock keeps its width when they come."""
 THROTTLE = 60
 """Milliseconds between two requests while a slider is being moved."""
 REST = 250
@@ -76,7 +78,7 @@ class MixerWidget(DockedWidget):
         self._rest = QTimer(self)
         self._rest.setSingleShot(True)
         self._rest.setInterval(REST)
-        self._rest.timeout.connect(self._request)
+        self._rest.timeout.connect(self._complete)
 
         self._image = image_box(napari_viewer)
         self._model = ModelBox()
@@ -98,6 +100,7 @@ class MixerWidget(DockedWidget):
         layout.addWidget(self._open)
         layout.addWidget(self._message)
         layout.addWidget(self._desk, 1)
+        self.setMinimumWidth(WIDTH)
 
     def _connect(self) -> None:
         desk = self._desk
@@ -304,7 +307,12 @@ class MixerWidget(DockedWidget):
         region = visible_region(material.source)
         height, width = picture_size(material.source)
         whole = region == (0, height, 0, width)
-        renderer.request(Request(modulation, None if whole else region, self._number, draft))
+        place = None if whole else region
+        renderer.request(Request(modulation, place, self._number, draft=draft, exact=not draft))
+
+    def _complete(self) -> None:
+        if self._renderer is not None:
+            self._renderer.complete()
 
     def _modulation(self, material: Materials) -> Any:
         layer = self._labels.layer
