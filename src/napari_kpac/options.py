@@ -111,9 +111,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
-def option(default: Any, help: str, parse: Callable[[str], Any] = str) -> Any:
-    """Declare a field with the words that every interface shows for it, and how to read it."""
-    return field(default=default, metadata={"help": help, "parse": parse})
+def option(
+    default: Any, help: str, parse: Callable[[str], Any] = str, *, many: bool = False
+) -> Any:
+    """Declare a field with the words that every interface shows for it, and how to read it.
+
+    A field of ``many`` is a tuple whose values are given one by one.
+    """
+    return field(default=default, metadata={"help": help, "parse": parse, "many": many})
 
 
 def parse_numbers(text: str) -> tuple[float, ...]:

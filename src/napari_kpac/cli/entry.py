@@ -9,10 +9,20 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from napari_kpac.cli import bench, blur_map, deblur, demo, models, reproduce, synthesise
+from napari_kpac.cli import (
+    bench,
+    blur_map,
+    deblur,
+    demo,
+    evaluate,
+    models,
+    reproduce,
+    synthesise,
+    train,
+)
 from napari_kpac.errors import KpacError
 
-COMMANDS = (deblur, blur_map, models, reproduce, synthesise, bench, demo)
+COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench, demo)
 FAILED = 1
 INTERRUPTED = 130
 

@@ -15,9 +15,9 @@ from napari_kpac.errors import ConfigError
 T = TypeVar("T")
 
 
-def add_options(parser: argparse.ArgumentParser, record: type[Any]) -> None:
+def add_options(parser: argparse.ArgumentParser, record: type[Any], title: str = "options") -> None:
     """Add a flag for every field of an options record; what is not given stays a default."""
-    group = parser.add_argument_group("options")
+    group = parser.add_argument_group(title)
     for item in fields(record):
         flag = "--" + item.name.replace("_", "-")
         text = item.metadata["help"]
@@ -29,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser, record: type[Any]) -> None:
         else:
             group.add_argument(
                 flag,
+                action="append" if item.metadata["many"] else "store",
                 type=_checked(item.metadata["parse"]),
                 default=argparse.SUPPRESS,
                 metavar=item.name.split("_")[-1].upper(),
@@ -39,7 +40,11 @@ def add_options(parser: argparse.ArgumentParser, record: type[Any]) -> None:
 def given_options(given: argparse.Namespace, record: type[Any]) -> dict[str, Any]:
     """Return the options that were given, by field name."""
     names = {item.name for item in fields(record)}
-    return {name: value for name, value in vars(given).items() if name in names}
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(given).items()
+        if name in names
+    }
 
 
 def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from skimage.transform import resize
 
 from napari_kpac.datasets.options import SynthesisOptions
+from napari_kpac.datasets.photos import find_photos, read_photo
 from napari_kpac.datasets.radius_files import write_radius
 from napari_kpac.errors import ConfigError, FileError, KpacError
 from napari_kpac.files import replacing
 from napari_kpac.optics import defocus, find_aperture, radius_map
-from napari_kpac.optics.pixels import from_unit, to_unit
-from napari_kpac.pictures import SUFFIXES, read_image, write_image
+from napari_kpac.optics.pixels import from_unit
+from napari_kpac.pictures import write_image
 from napari_kpac.progress import Progress, Steps
 
 RECORD = "synthesis.json"
@@ -86,7 +86,7 @@ def synthesise(
         If a photograph cannot be read and ``skip_bad`` is not set, or a file not be written.
     """
     options = options or SynthesisOptions()
-    pairs = list(_plan(_found(photos), options))
+    pairs = list(_plan(find_photos(photos), options))
     _check_record(output, options, pairs)
     made = kept = 0
     skipped: dict[str, str] = {}
@@ -98,7 +98,7 @@ def synthesise(
         elif str(pair.photo) not in skipped:
             try:
                 if sharp is None or sharp[0] != pair.photo:
-                    sharp = pair.photo, _read(pair.photo, options.size)
+                    sharp = pair.photo, read_photo(pair.photo, options.size)
                 _make(pair, sharp[1], output, options)
                 made += 1
             except KpacError as error:
@@ -122,22 +122,6 @@ def _plan(photos: Sequence[Path], options: SynthesisOptions) -> Iterator[_Pair]:
             label = name if options.per_photo == 1 else f"{name}-{i + 1:02d}"
             seed = (options.seed, int(_digest(options.seed, name)[:8], 16), i)
             yield _Pair(photo, label, split[name], seed)
-
-
-def _found(given: Iterable[Path]) -> list[Path]:
-    given = list(given)
-    photos: list[Path] = []
-    for path in given:
-        if path.is_dir():
-            photos += sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
-        elif path.exists():
-            photos.append(path)
-        else:
-            raise FileError(f"there is no photograph or folder {path}")
-    if not photos:
-        places = ", ".join(map(str, given)) or "nothing"
-        raise ConfigError(f"no photographs in {places}; give pictures or folders with pictures")
-    return photos
 
 
 def _names(photos: Sequence[Path]) -> list[str]:
@@ -172,26 +156,6 @@ def _check_record(output: Path, options: SynthesisOptions, pairs: Sequence[_Pair
         return
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(record, indent=2) + "\n")
-
-
-def _read(photo: Path, size: int | None) -> npt.NDArray[np.float32]:
-    """Read a photograph as RGB in 0..1, made smaller where asked for."""
-    pixels = read_image(photo)
-    if pixels.ndim == 3 and pixels.shape[2] in (2, 4):
-        pixels = pixels[:, :, :-1]
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    try:
-        sharp = to_unit(pixels)
-    except KpacError as error:
-        raise FileError(f"cannot use the photograph {photo}: {error}") from error
-    if sharp.ndim == 2:
-        sharp = np.repeat(sharp[:, :, None], 3, axis=2)
-    scale = 1.0 if size is None else size / max(sharp.shape[:2])
-    if scale < 1:
-        shape = [max(2, round(side * scale)) for side in sharp.shape[:2]]
-        sharp = resize(sharp, shape, order=1, anti_aliasing=True).astype(np.float32)
-    return sharp
 
 
 def _make(

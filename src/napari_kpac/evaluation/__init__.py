@@ -1,15 +1,40 @@
-"""How good, how large, how fast: the paper's tables beside ours.
+"""How good, how large, how fast: models and methods compared, the paper's tables beside ours.
 
-Not for: training, or images themselves (engine).
+Loads nothing heavy before it is used. Not for: training, or images themselves (engine).
 """
 
-from napari_kpac.evaluation.counts import CountRow, flops_tables, parameter_tables
-from napari_kpac.evaluation.inverse_kernels import Figure, inverse_kernel_figures
+from __future__ import annotations
 
-__all__ = [
-    "CountRow",
-    "Figure",
-    "flops_tables",
-    "inverse_kernel_figures",
-    "parameter_tables",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from napari_kpac.evaluation.counts import CountRow as CountRow
+    from napari_kpac.evaluation.counts import flops_tables as flops_tables
+    from napari_kpac.evaluation.counts import parameter_tables as parameter_tables
+    from napari_kpac.evaluation.evaluating import Evaluation as Evaluation
+    from napari_kpac.evaluation.evaluating import evaluate as evaluate
+    from napari_kpac.evaluation.inverse_kernels import Figure as Figure
+    from napari_kpac.evaluation.inverse_kernels import (
+        inverse_kernel_figures as inverse_kernel_figures,
+    )
+    from napari_kpac.evaluation.options import EvaluateOptions as EvaluateOptions
+
+_HOMES = {
+    "CountRow": "counts",
+    "EvaluateOptions": "options",
+    "Evaluation": "evaluating",
+    "Figure": "inverse_kernels",
+    "evaluate": "evaluating",
+    "flops_tables": "counts",
+    "inverse_kernel_figures": "inverse_kernels",
+    "parameter_tables": "counts",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -63,10 +63,13 @@ def find_aperture(given: str | Aperture, seed: int = 0) -> Aperture:
     return Aperture(kind=given)
 
 
-def random_aperture(seed: int | np.random.Generator) -> Aperture:
-    """Draw one: disc, polygon of 5 to 8 blades, Gaussian, or disc with a bright or dark rim."""
+def random_aperture(seed: int | np.random.Generator, kind: Kind | None = None) -> Aperture:
+    """Draw one: disc, polygon of 5 to 8 blades, Gaussian, or disc with a bright or dark rim.
+
+    With a ``kind``, only what is left open by it is drawn.
+    """
     rng = np.random.default_rng(seed)
-    kind = KINDS[int(rng.integers(len(KINDS)))]
+    kind = kind or KINDS[int(rng.integers(len(KINDS)))]
     if kind == "polygon":
         return Aperture(
             kind,

@@ -1,0 +1,83 @@
+"""Sharp photographs: finding them, reading them, and which split each belongs to.
+
+Not for: what is made of them (synthesis, evaluation.benchmark).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from skimage.transform import resize
+
+from napari_kpac.datasets.reading import read_rgb
+from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.pictures import list_pictures
+
+MANIFEST = "MANIFEST.csv"
+"""File of a folder that says in its columns ``file`` and ``split`` what each picture is for."""
+
+
+def find_photos(paths: Iterable[Path]) -> list[Path]:
+    """List photographs: files as they are given, of folders all pictures by name.
+
+    Raises
+    ------
+    FileError
+        If a file or folder does not exist.
+    ConfigError
+        If there are no photographs.
+    """
+    paths = list(paths)
+    photos: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            photos += list_pictures(path)
+        elif path.exists():
+            photos.append(path)
+        else:
+            raise FileError(f"there is no photograph or folder {path}")
+    if not photos:
+        places = ", ".join(map(str, paths)) or "nothing"
+        raise ConfigError(f"no photographs in {places}; give pictures or folders with pictures")
+    return photos
+
+
+def read_photo(path: Path, size: int | None = None) -> npt.NDArray[np.float32]:
+    """Read a photograph as RGB in 0..1, made smaller so that no side is longer than ``size``."""
+    sharp = read_rgb(path)
+    scale = 1.0 if size is None else size / max(sharp.shape[:2])
+    if scale < 1:
+        shape = [max(2, round(side * scale)) for side in sharp.shape[:2]]
+        sharp = resize(sharp, shape, order=1, anti_aliasing=True).astype(np.float32)
+    return sharp
+
+
+def split_of(root: Path) -> dict[str, str] | None:
+    """Read which split each file of a folder belongs to; None where no manifest says so."""
+    path = root / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return {row["file"]: row["split"] for row in csv.DictReader(file)}
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(
+            f"cannot read {path}: {error}; it needs the columns file and split"
+        ) from error
+
+
+def photos_of_split(root: Path, split: str) -> list[Path]:
+    """List the photographs of one split of a folder; without a manifest, all of them."""
+    photos = find_photos([root])
+    splits = split_of(root)
+    if splits is None:
+        return photos
+    chosen = [photo for photo in photos if splits.get(photo.name) == split]
+    if not chosen:
+        known = ", ".join(sorted(set(splits.values()))) or "none"
+        raise ConfigError(f"{root} has no photographs of split {split!r}; its splits: {known}")
+    return chosen
