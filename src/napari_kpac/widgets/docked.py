@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QEvent, Qt
 from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 
@@ -22,6 +22,13 @@ class DockedWidget(QWidget):
         """Let go of everything when the window goes away."""
         self.release()
         super().closeEvent(event)
+
+    def event(self, event: QEvent | None) -> bool:
+        """Notice that the dock was closed: napari takes its widget out and tells it nothing."""
+        if event is not None and event.type() == QEvent.Type.ParentChange:
+            if self.parent() is None:
+                self.close()
+        return bool(super().event(event))
 
     def fill_scrolling(self) -> QVBoxLayout:
         """Fill the widget with a page that scrolls up and down; returns the page's layout."""

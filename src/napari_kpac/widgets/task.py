@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
-from superqt.utils import create_worker
+from qtpy.QtCore import QObject, QThreadPool, Signal  # type: ignore[attr-defined]
+from superqt.utils import GeneratorWorker, create_worker
 
 from napari_kpac.errors import KpacError
 from napari_kpac.progress import Progress, Steps
@@ -35,15 +35,18 @@ class Task(QObject):
     """What the work returned."""
     failed = Signal(str)
     """A message for a person."""
+    paused = Signal()
+    """The work waits between two steps."""
+    resumed = Signal()
+    """The work goes on."""
     cancelled = Signal()
-    """The work stopped because it was asked to."""
+    """The work stops because it was asked to; what it keeps is kept when it has ended."""
     ended = Signal()
     """The thread is done, whatever became of the work."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._held: dict[str, Any] = {}
-        self._steps: Steps[Any] | None = None
         # A window that is destroyed takes its tasks along without asking them.
         self.destroyed.connect(partial(_quit, self._held))
 
@@ -63,14 +66,28 @@ class Task(QObject):
     def start(self, make: Callable[[], Steps[Any]]) -> None:
         """Run the steps that ``make`` returns; ``make`` is called in the thread too."""
         self.cancel(forget=True)
-        worker: Any = create_worker(self._drive, make, _start_thread=False, _ignore_errors=True)
+        worker: Any = create_worker(
+            self._drive, make, _start_thread=False, _ignore_errors=True, _worker_class=_Worker
+        )
         worker.yielded.connect(self._report)
         worker.returned.connect(self.succeeded)
         worker.errored.connect(self._fail)
+        worker.paused.connect(self.paused)
+        worker.resumed.connect(self.resumed)
         worker.aborted.connect(self.cancelled)
         worker.finished.connect(self._finish)
         self._worker = worker
         worker.start()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the work waits between two steps."""
+        return self._worker is not None and bool(self._worker.is_paused)
+
+    def toggle_pause(self) -> None:
+        """Ask the work to wait after its next step, or to go on."""
+        if self._worker is not None:
+            self._worker.toggle_pause()
 
     def cancel(self, *, forget: bool = False) -> None:
         """Ask the work to stop at its next step.
@@ -83,13 +100,15 @@ class Task(QObject):
         worker.quit()
         if forget:
             signals = worker.signals
-            for name in ("yielded", "returned", "errored", "aborted", "finished"):
+            for name in (
+                "yielded", "returned", "errored", "paused", "resumed", "aborted", "finished",
+            ):  # fmt: skip
                 with suppress(TypeError, RuntimeError):  # nothing is connected any more
                     getattr(signals, name).disconnect()
             self._worker = None
 
     def _drive(self, make: Callable[[], Steps[Any]]) -> Generator[Progress, None, Any]:
-        steps = self._steps = make()
+        steps = make()
         try:
             return (yield from steps)
         except RuntimeError as error:
@@ -108,10 +127,25 @@ class Task(QObject):
         self.failed.emit(text)
 
     def _finish(self) -> None:
-        if self._steps is not None:
-            self._steps.close()
-        self._worker, self._steps = None, None
+        self._worker = None
         self.ended.emit()
+
+
+class _Worker(GeneratorWorker):  # type: ignore[misc]
+    """A worker that ends its generator itself, so that what is kept is kept before it is done."""
+
+    def work(self) -> Any:
+        """Run, or stop, or fail; and close the generator in the same thread."""
+        # Work of hours, or a pause, must not keep a place in the pool from others.
+        pool = QThreadPool.globalInstance()
+        pool.releaseThread()
+        try:
+            return super().work()
+        finally:
+            try:
+                self._gen.close()
+            finally:
+                pool.reserveThread()
 
 
 def _quit(held: dict[str, Any], _: object = None) -> None:
