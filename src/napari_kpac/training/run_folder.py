@@ -34,12 +34,21 @@ class RunFolder:
         """File of the state."""
         return self.path / STATE
 
-    def begin(self, options: TrainOptions) -> None:
-        """Begin a run in an empty place."""
-        if (self.path / OPTIONS).exists():
+    @property
+    def is_free(self) -> bool:
+        """Whether a run can begin here."""
+        return not (self.path / OPTIONS).exists()
+
+    def check_free(self) -> None:
+        """Raise if the folder holds a run."""
+        if not self.is_free:
             raise ConfigError(
                 f"{self.path} holds a run already; resume it, or choose another folder"
             )
+
+    def begin(self, options: TrainOptions) -> None:
+        """Begin a run in an empty place."""
+        self.check_free()
         with replacing(self.path / OPTIONS) as temporary:
             temporary.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
 
