@@ -107,10 +107,23 @@ class ModelBox(ComboBox):
         tooltip: str = "The trained network to use.",
         first: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self.first = list(first)
+        self._first = list(first)
+        self._models: list[tuple[str, str]] = []
         super().__init__(
-            label=label, tooltip=tooltip, choices=self.first or [("default", "default")]
+            label=label, tooltip=tooltip, choices=self._first or [("default", "default")]
         )
+
+    def offer(self, models: list[tuple[str, str]]) -> None:
+        """Offer these models; what is chosen stays chosen, if it can."""
+        self._models = models
+        _offer(self, self._first + models)
+
+    def choose(self, model: str) -> None:
+        """Choose a model, also one that is in no list."""
+        if model not in self.choices:
+            self._first.append((model, model))
+            self.offer(self._models)
+        self.value = model
 
 
 class DeviceBox(ComboBox):
@@ -159,7 +172,7 @@ class ChoiceFiller(QObject):
             self._outdated.emit()
 
     def _fill(self, found: Choices) -> None:
-        _offer(self._models, self._models.first + found.models)
+        self._models.offer(found.models)
         if self._devices is not None:
             _offer(self._devices, found.devices)
         self.filled.emit(found)
@@ -178,7 +191,7 @@ class Choices:
 def find_choices() -> Choices:
     """Look for models and devices."""
     from napari_kpac.engine import devices
-    from napari_kpac.weights import models
+    from napari_kpac.weights import DEFAULT, models
 
     found = models()
     offered = [
@@ -187,7 +200,8 @@ def find_choices() -> Choices:
     ]
     places = [(f"{device.name} ({device.label})", device.name) for device in devices()]
     configs = {entry.name: entry.config for entry in found}
-    configs |= {"default": entry.config for entry in found if entry.is_default}
+    if DEFAULT in configs:
+        configs["default"] = configs[DEFAULT]
     return Choices(offered, [("automatic", "auto"), *places], configs)
 
 

@@ -6,7 +6,7 @@ Not for: which options there are, or what they may be (the record checks them).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, fields
+from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
@@ -50,8 +50,11 @@ class OptionControls:
         }
 
     def __getitem__(self, name: str) -> Any:
-        """The control of a field."""
+        """Return the control of a field."""
         return self._controls[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._controls
 
     @property
     def controls(self) -> list[Any]:
@@ -87,7 +90,7 @@ class OptionControls:
             ) from error
 
 
-def _control(item: Field[Any], kind: Any, limits: Any, choices: Any) -> Any:
+def _control(item: Any, kind: Any, limits: Any, choices: Any) -> Any:
     told = item.metadata["help"]
     words = {
         "name": item.name,
@@ -100,7 +103,9 @@ def _control(item: Field[Any], kind: Any, limits: Any, choices: Any) -> Any:
         pairs = [(str(value), value) for value in choices]
         return ComboBox(choices=pairs, value=item.default, **words)
     if kind is bool:
-        return CheckBox(value=item.default, **{**words, "text": " "})
+        box = CheckBox(value=item.default, **words)
+        box.native.setText("")  # its label stands beside it
+        return box
     if kind is int:
         low, high = limits or (-LARGEST, LARGEST)
         return SpinBox(value=item.default, min=int(low), max=int(min(high, LARGEST)), **words)

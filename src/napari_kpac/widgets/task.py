@@ -131,13 +131,13 @@ class Task(QObject):
         self.ended.emit()
 
 
-class _Worker(GeneratorWorker):  # type: ignore[misc]
+class _Worker(GeneratorWorker[Any, Any, Any]):
     """A worker that ends its generator itself, so that what is kept is kept before it is done."""
 
     def work(self) -> Any:
         """Run, or stop, or fail; and close the generator in the same thread."""
         # Work of hours, or a pause, must not keep a place in the pool from others.
-        pool = QThreadPool.globalInstance()
+        pool: Any = QThreadPool.globalInstance()
         pool.releaseThread()
         try:
             return super().work()

@@ -134,7 +134,7 @@ class _Plot(pyqtgraph.PlotWidget):  # type: ignore[misc]
         self.setFixedHeight(104)
         self.setMouseEnabled(x=False, y=False)
         self.hideButtons()
-        self.getAxis("left").setWidth(46)
+        self.getAxis("left").setWidth(54)
 
     def add_line(
         self, colour: str, *, faint: bool = False, dashed: bool = False, points: bool = False

@@ -24,6 +24,7 @@ class RunOpened(Progress):
     """A run is about to begin or to go on."""
 
     options: TrainOptions = field(default_factory=TrainOptions)
+    resumed: bool = False
     history: tuple[Mapping[str, float], ...] = ()
     """Rows of the table of what was done before."""
 
@@ -62,9 +63,8 @@ def resume(run: Path) -> Steps[Any]:
 
     folder = RunFolder(run)
     options = folder.options()
-    yield RunOpened(
-        0, options.total, "opening", options=options, history=tuple(folder.metrics())
-    )
+    history = tuple(folder.metrics())
+    yield RunOpened(0, options.total, "opening", options=options, resumed=True, history=history)
     return (yield from train(options, run, resume=True))
 
 

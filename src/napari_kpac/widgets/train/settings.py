@@ -78,9 +78,8 @@ class Settings(QWidget):
         self.advanced = Fold("Advanced", self._build_advanced())
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.source)
-        controls = [self.preset, self.start, self.name, self.run, self.main["steps"], self.device]
-        layout.addWidget(Form(controls))
+        chosen = [self.preset, self.start, self.name, self.run, self.main["steps"], self.device]
+        layout.addWidget(Form([*self.source.controls, *chosen]))
         layout.addWidget(self.advanced)
         self._suggested = ""
         self.preset.changed.connect(self._follow_preset)
@@ -88,6 +87,7 @@ class Settings(QWidget):
         self.name.changed.connect(self._suggest_folder)
         self._filler = ChoiceFiller(self.start, self.device, self)
         self._filler.filled.connect(self._learn_configs)
+        self.source.follow_kind()
         self._follow_preset()
         self._suggest_folder()
 
@@ -133,13 +133,10 @@ class Settings(QWidget):
         self.source.show_options(options.kind, options.root, options.sharp)
         self._show_values(values)
         self.name.value = options.name
-        self.run.value = self._suggested = run
+        self.run.value = run
 
     def _show_values(self, values: dict[str, Any]) -> None:
-        start = values.get("start", "")
-        if start not in self.start.choices:
-            self.start.choices = [*_choices(self.start), (start, start)]
-        self.start.value = start
+        self.start.choose(values.get("start", ""))
         self.main.show_values(values)
         for controls in self.sections.values():
             controls.show_values(values)
@@ -153,7 +150,7 @@ class Settings(QWidget):
 
     def _follow_start(self) -> None:
         """Train the network that the start model is: otherwise little of it could be used."""
-        config = self._configs.get(self.start.value)
+        config = self._configs.get(preferences.model(self.start.value))
         if config is None:
             return
         known = {name: getattr(config, name, None) for name in NETWORK} | {
@@ -166,14 +163,10 @@ class Settings(QWidget):
 
     def _suggest_folder(self) -> None:
         """Name the folder like the model, unless somebody chose another."""
-        if str(self.run.line_edit.value) in ("", ".", str(self._suggested)):
+        if str(self.run.line_edit.value) in ("", ".", self._suggested):
             name = self.name.value.strip() or "my-model"
-            self._suggested = str(user_documents_path() / "napari-kpac" / name)
-            self.run.value = self._suggested
-
-
-def _choices(box: ModelBox) -> list[tuple[str, str]]:
-    return [(box.get_choice_text(number), value) for number, value in enumerate(box.choices)]
+            self.run.value = user_documents_path() / "napari-kpac" / name
+            self._suggested = str(self.run.line_edit.value)
 
 
 def _sections() -> dict[str, tuple[str, ...]]:

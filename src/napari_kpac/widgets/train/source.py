@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from magicgui.types import FileDialogMode
 from magicgui.widgets import ComboBox, FileEdit
 from napari.layers import Image
 from napari.viewer import Viewer
 
 from napari_kpac.errors import ConfigError
 from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.placement import METADATA, full_resolution
 
 LAYERS = "layers"
@@ -27,7 +27,7 @@ KINDS = (
 )
 FOLDERS = {
     "synthetic": "Folder of sharp photographs; blur is made while training.",
-    "pairs": "Folder of the blurred pictures.",
+    "pairs": "Folder of the blurred pictures; or, alone, one that holds “blurred” and “sharp”.",
     "dpdd": "Folder that holds train_c, val_c and so on.",
 }
 
@@ -56,12 +56,14 @@ class ChosenData:
         return bool(self.sharp)
 
 
-class DataSource(Form):
+class DataSource:
     """Controls that choose the data."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self.kind = ComboBox(label="train on", choices=list(KINDS), tooltip="Where data comes from.")
+        self.kind = ComboBox(
+            label="train on", choices=list(KINDS), tooltip="Where data comes from."
+        )
         self.root = folder_edit("folder", FOLDERS["synthetic"])
         self.sharp = folder_edit("sharp folder", "Folder of the sharp pictures of the same names.")
         self.sharp_layer = LayerBox(
@@ -72,9 +74,10 @@ class DataSource(Form):
             viewer, Image, label="blurred", optional="(none: blur is made)",
             tooltip="The same out of focus: same shape, same type.",
         )  # fmt: skip
-        super().__init__([self.kind, self.root, self.sharp, self.blurred_layer, self.sharp_layer])
-        self.kind.changed.connect(self._follow_kind)
-        self._follow_kind()
+        self.controls = [
+            self.kind, self.root, self.sharp, self.blurred_layer, self.sharp_layer,
+        ]  # fmt: skip
+        self.kind.changed.connect(self.follow_kind)
 
     def release(self) -> None:
         """Stop following the viewer."""
@@ -97,7 +100,8 @@ class DataSource(Form):
     def show_options(self, kind: str, root: str, sharp: str | None) -> None:
         """Show what a run trains on."""
         self.kind.value = kind
-        self.root.value, self.sharp.value = root or Path(), sharp or Path()
+        self.root.value = Path(root)
+        self.sharp.value = Path(sharp or "")
 
     def _chosen_layers(self) -> ChosenData:
         blurred, sharp = self.blurred_layer.layer, self.sharp_layer.layer
@@ -124,7 +128,8 @@ class DataSource(Form):
         layers = (layer for layer in self._viewer.layers if type(layer) is Image)
         return [layer for layer in layers if METADATA not in layer.metadata]
 
-    def _follow_kind(self) -> None:
+    def follow_kind(self) -> None:
+        """Show the controls that go with the kind of data."""
         kind = self.kind.value
         self.root.visible = kind != LAYERS
         self.sharp.visible = kind == "pairs"
@@ -134,7 +139,7 @@ class DataSource(Form):
 
 def folder_edit(label: str, tooltip: str) -> FileEdit:
     """Return a control for a folder, narrow enough for a dock."""
-    edit = FileEdit(label=label, tooltip=tooltip, mode="d", nullable=False)
+    edit = FileEdit(label=label, tooltip=tooltip, mode=FileDialogMode.EXISTING_DIRECTORY)
     edit.choose_btn.text = "..."
     edit.choose_btn.max_width = 32
     return edit

@@ -18,7 +18,6 @@ from qtpy.QtWidgets import (
     QLabel,
     QProgressBar,
     QPushButton,
-    QWidget,
 )
 
 from napari_kpac.errors import KpacError
@@ -44,7 +43,7 @@ class TrainWidget(DockedWidget):
         self._run: Path | None = None
         self._name = ""
         self._last: Any = None
-        self._has_model = False
+        self._has_model = self._stopping = False
         self._preview_id: Any = None
         self._history = History()
         self._task = Task(self)
@@ -134,6 +133,7 @@ class TrainWidget(DockedWidget):
 
     def stop(self) -> None:
         """Stop after the step that is being done; the run can be resumed."""
+        self._stopping = True
         self._message.setText("Stopping after this step ...")
         self._task.cancel()
 
@@ -144,7 +144,8 @@ class TrainWidget(DockedWidget):
             self._installer.start(single(lambda: install(run, name)))
 
     def _begin(self, run: Path, make: Any) -> None:
-        self._run, self._last, self._has_model = run, None, False
+        self._run, self._last = run, None
+        self._has_model = self._stopping = False
         self._bar.setRange(0, 0)
         self._message.setText("Looking at the data ...")
         self._task.start(make)
@@ -173,9 +174,10 @@ class TrainWidget(DockedWidget):
 
     def _show_opened(self, opened: RunOpened) -> None:
         assert self._run is not None  # noqa: S101 - it was set when the work began
-        self._settings.show_run(opened.options, self._run)
+        if opened.resumed:
+            self._settings.show_run(opened.options, self._run)
         self._name = opened.options.name
-        self._has_model = bool(opened.history) and (self._run / "best.safetensors").exists()
+        self._has_model = bool(opened.history)
         self._history = History()
         self._history.load(opened.history)
         self._draw(anew=True)
@@ -234,6 +236,7 @@ class TrainWidget(DockedWidget):
         self._message.setText(f"The model “{entry.name}” is in every list of models now.")
 
     def _show_error(self, text: str) -> None:
+        self._stopping = False
         self._message.setText(f"⚠ {text}")
         show_info(text)
 
@@ -247,14 +250,13 @@ class TrainWidget(DockedWidget):
 
     def _show_idle(self) -> None:
         """Show that nothing runs; of a run that was stopped, how to go on with it."""
-        if self._message.text().startswith("Stopping"):
-            where = "before the first step" if self._last is None else f"after {self._last.done}"
+        if self._stopping and self._last is not None:
             self._message.setText(
-                f"Stopped {where} of {self._bar.maximum()} steps. Everything is kept in"
-                f" {self._run}: “Resume a run” goes on from there."
-                if self._last is not None
-                else "Stopped before the first step; nothing was learned."
+                f"Stopped after {self._last.done} of {self._last.total} steps. Everything is kept"
+                f" in {self._run}: “Resume a run” goes on from there."
             )
+        elif self._stopping:
+            self._message.setText("Stopped before the first step.")
         for button, possible in (
             (self._start, True), (self._resume, True), (self._pause, False), (self._stop, False),
             (self._install, self._has_model),
@@ -266,7 +268,7 @@ class TrainWidget(DockedWidget):
         self._bar.setValue(0)
 
 
-def _make_curves(viewer: Viewer) -> QWidget | Any:
+def _make_curves(viewer: Viewer) -> Any:
     try:
         from napari_kpac.widgets.train.curves import Curves
     except ImportError:
