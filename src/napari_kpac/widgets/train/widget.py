@@ -181,12 +181,12 @@ class TrainWidget(DockedWidget):
         self._history = History()
         self._history.load(opened.history)
         self._draw(anew=True)
-        self._setup.is_open = False
         self._show_busy()
 
     def _show_step(self, progress: Any) -> None:
         if self._last is None:
             self._history.cut(progress.done)
+            self._setup.is_open = False
         self._last = progress
         self._history.add(progress)
         self._draw()
