@@ -56,7 +56,9 @@ class SmoothLine(Line):
     def add(self, step: float, value: float) -> None:
         """Add a value."""
         if self.steps:
-            kept = MEMORY ** max(1.0, step - self.steps[-1])
+            # The first value must not weigh more than those that follow it.
+            most = len(self.steps) / (1 + len(self.steps))
+            kept = min(most, MEMORY ** max(1.0, step - self.steps[-1]))
             value = kept * self.values[-1] + (1 - kept) * value
         super().add(step, value)
 

@@ -32,8 +32,8 @@ from napari_kpac.widgets.train.source import (
 START = (("from scratch", ""), ("the default model", "default"))
 SHOWN = ("kind", "root", "sharp", "start", "name", "steps", "device")
 """Options that are not folded away."""
-ELSEWHERE = ("devices", "nodes")
-"""Options for the terminal: they start the program anew."""
+ELSEWHERE = ("devices", "nodes", "network")
+"""Options for the terminal: they start the program anew, or make nothing for the lists."""
 NETWORK = (
     "levels", "blocks", "channels", "dual", "shared_kernels", "scale_attention",
     "shape_attention",

@@ -228,9 +228,10 @@ class TrainWidget(DockedWidget):
         self._message.setText(f"Paused{at}. Resume goes on; Stop keeps the run for later.")
 
     def _show_trained(self, trained: Any) -> None:
-        self._message.setText(f"Done: {trained.steps} steps. Installing the model ...")
-        self._has_model = True
-        self.install()
+        self._has_model = trained.model.exists()
+        self._message.setText(f"Done: {trained.steps} steps.")
+        if self._has_model:
+            self.install()
 
     def _show_installed(self, entry: Any) -> None:
         self._message.setText(f"The model “{entry.name}” is in every list of models now.")
