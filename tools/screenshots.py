@@ -28,9 +28,9 @@ TARGET = Path(__file__).parents[1] / "docs" / "images"
 PATIENCE = 120.0
 
 
-def wait(until: Callable[[], object], settle: float = 0.6) -> None:
+def wait(until: Callable[[], object], settle: float = 0.6, patience: float = PATIENCE) -> None:
     """Let the window live until something is true, and a little longer."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not until():
         if time.monotonic() > end:
             raise TimeoutError("the window did not get there")
@@ -87,7 +87,7 @@ def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
     settings.control("validate").value = 10
     wait(lambda: "kpac-3level" in settings.start.choices)
     widget.start()
-    wait(lambda: widget._last is not None and widget._last.done >= 90)
+    wait(lambda: widget._last is not None and widget._last.done >= 90, patience=900)
     widget._pause.click()
     wait(lambda: widget._task.is_paused)
     viewer.reset_view()
