@@ -2,9 +2,11 @@
 
 Needs a display (make screenshots brings its own, with Xvfb).
 
-usage: python tools/screenshots.py
+usage: python tools/screenshots.py [NAME ...]
 """
 
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +16,21 @@ from napari.layers import Image
 from qtpy.QtWidgets import QApplication, QWidget
 from skimage import data
 
+from napari_kpac.pictures import write_image
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.inverse_kernels import InverseKernelsWidget
 from napari_kpac.widgets.mixer import MixerWidget
 from napari_kpac.widgets.samples import scene
+from napari_kpac.widgets.train import TrainWidget
 
 TARGET = Path(__file__).parents[1] / "docs" / "images"
 PATIENCE = 120.0
 
 
-def wait(until: Callable[[], object], settle: float = 0.6) -> None:
+def wait(until: Callable[[], object], settle: float = 0.6, patience: float = PATIENCE) -> None:
     """Let the window live until something is true, and a little longer."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not until():
         if time.monotonic() > end:
             raise TimeoutError("the window did not get there")
@@ -69,11 +73,32 @@ def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None
     viewer.reset_view()
 
 
+def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
+    """Train a small network on parts of a photograph, and pause before the end."""
+    viewer.layers.clear()
+    folder = Path(tempfile.mkdtemp(prefix="napari-kpac-"))
+    for number in range(4):
+        part = data.coffee()[50 * number : 50 * number + 250, 80 * number : 80 * number + 300]
+        write_image(folder / "photos" / f"{number}.png", part.copy())
+    settings = widget._settings
+    settings.preset.value = "smoke"
+    settings.source.root.value, settings.run.value = folder / "photos", folder / "run"
+    settings.main["steps"].value = 100
+    settings.control("validate").value = 10
+    wait(lambda: "kpac-3level" in settings.start.choices)
+    widget.start()
+    wait(lambda: widget._last is not None and widget._last.done >= 90, patience=900)
+    widget._pause.click()
+    wait(lambda: widget._task.is_paused)
+    viewer.reset_view()
+
+
 SHOTS = (
     ("deblur", DeblurWidget, prepare_deblur),
     ("mixer", MixerWidget, prepare_mixer),
     ("blur-map", BlurMapWidget, prepare_blur_map),
     ("inverse-kernels", InverseKernelsWidget, prepare_inverse),
+    ("train", TrainWidget, prepare_train),
 )
 
 
@@ -105,7 +130,8 @@ def main() -> None:
     """Take all pictures."""
     TARGET.mkdir(parents=True, exist_ok=True)
     for shot in SHOTS:
-        shoot(*shot)
+        if shot[0] in sys.argv[1:] or len(sys.argv) == 1:
+            shoot(*shot)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,13 @@ class DockedWidget(QWidget):
         self.release()
         super().closeEvent(event)
 
+    def event(self, event: QEvent | None) -> bool:
+        """Notice that the dock was closed: napari takes its widget out and tells it nothing."""
+        if event is not None and event.type() == QEvent.Type.ParentChange:
+            if self.parent() is None:
+                self.close()
+        return bool(super().event(event))
+
     def fill_scrolling(self) -> QVBoxLayout:
         """Fill the widget with a page that scrolls up and down; returns the page's layout."""
         page = QWidget()

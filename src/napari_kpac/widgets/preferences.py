@@ -35,10 +35,7 @@ def apply(options: Options) -> Options:
     share = float(get("memory_gb", 0) or 0)
     if share > 0:
         changes["memory"] = int(share * 1e9)
-    if options.device == "auto":
-        changes["device"] = get("device", "auto") or "auto"
-    if options.model == "default":
-        changes["model"] = get("model", "default") or "default"
+    changes |= {"device": device(options.device), "model": model(options.model)}
     return replace(options, **changes)
 
 
@@ -47,3 +44,13 @@ def apply_to_engine() -> None:
     from napari_kpac.engine import allocator
 
     allocator.enabled = bool(get("keep_memory", True))
+
+
+def device(chosen: str) -> str:
+    """Fill in the device where the widget says automatic."""
+    return str(get("device", "auto") or "auto") if chosen == "auto" else chosen
+
+
+def model(chosen: str) -> str:
+    """Fill in the model where the widget says default."""
+    return str(get("model", "default") or "default") if chosen == "default" else chosen

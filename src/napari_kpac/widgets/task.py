@@ -32,8 +32,12 @@ class Task(QObject):
     """What the work returned."""
     failed = Signal(str)
     """A message for a person."""
+    paused = Signal()
+    """The work waits between two steps."""
+    resumed = Signal()
+    """The work goes on."""
     cancelled = Signal()
-    """The work stopped because it was asked to."""
+    """The work stops because it was asked to; what it keeps is kept when it has ended."""
     ended = Signal()
     """The thread is done, whatever became of the work."""
 
@@ -55,10 +59,22 @@ class Task(QObject):
         work.progressed.connect(self._report)
         work.returned.connect(self.succeeded)
         work.failed.connect(self._fail)
+        work.paused.connect(self.paused)
+        work.resumed.connect(self.resumed)
         work.cancelled.connect(self.cancelled)
         work.ended.connect(self._finish)
         self._held.append(work)
         work.start()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the work waits between two steps."""
+        return any(work.is_paused for work in self._held)
+
+    def toggle_pause(self) -> None:
+        """Ask the work to wait after its next step, or to go on."""
+        for work in self._held:
+            work.toggle_pause()
 
     def cancel(self, *, forget: bool = False) -> None:
         """Ask the work to stop at its next step.
@@ -92,12 +108,17 @@ class _Work(QObject):
     progressed = Signal(object)
     returned = Signal(object)
     failed = Signal(object)
+    paused = Signal()
+    resumed = Signal()
     cancelled = Signal()
     ended = Signal()
 
     def __init__(self, make: Callable[[], Steps[Any]]) -> None:
         super().__init__()
         self.is_cancelled = False
+        self.is_paused = False
+        self._go = threading.Event()
+        self._go.set()
         self._thread = threading.Thread(target=self._run, args=(make,), name="napari-kpac work")
 
     def start(self) -> None:
@@ -107,9 +128,29 @@ class _Work(QObject):
         _begun.add(self)
         self._thread.start()
 
+    def stop(self) -> None:
+        """Ask to stop at the next step, or now where the work is paused."""
+        self.is_cancelled = True
+        self._go.set()
+
+    def toggle_pause(self) -> None:
+        """Ask to wait after the next step, or to go on."""
+        if self._go.is_set():
+            self._go.clear()
+        else:
+            self._go.set()
+
     def disconnect_all(self) -> None:
         """Tell nobody any more."""
-        for signal in (self.progressed, self.returned, self.failed, self.cancelled, self.ended):
+        for signal in (
+            self.progressed,
+            self.returned,
+            self.failed,
+            self.paused,
+            self.resumed,
+            self.cancelled,
+            self.ended,
+        ):
             with suppress(TypeError, RuntimeError):  # nothing is connected any more
                 signal.disconnect()
 
@@ -126,11 +167,23 @@ class _Work(QObject):
         try:
             while not self.is_cancelled:
                 self.progressed.emit(next(steps))
+                self._rest()
             self.cancelled.emit()
         except StopIteration as end:
             self.returned.emit(end.value)
         finally:
             steps.close()
+
+    def _rest(self) -> None:
+        """Wait as long as the work is paused."""
+        if self._go.is_set():
+            return
+        self.is_paused = True
+        self.paused.emit()
+        self._go.wait()
+        self.is_paused = False
+        if not self.is_cancelled:
+            self.resumed.emit()
 
 
 _begun: set[_Work] = set()
@@ -176,7 +229,7 @@ class Latest(QObject):
 
 def _stop(works: list[_Work]) -> None:
     for work in works:
-        work.is_cancelled = True
+        work.stop()
 
 
 def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:
