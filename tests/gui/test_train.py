@@ -22,7 +22,7 @@ from napari_kpac.widgets.train import TrainWidget
 from napari_kpac.widgets.train.history import MOST, History, Line
 from napari_kpac.widgets.train.settings import ELSEWHERE, SHOWN
 from napari_kpac.widgets.train.widget import PREVIEW
-from tests.gui.conftest import WAIT, result_of
+from tests.gui.conftest import WAIT, our_threads, result_of
 
 TINY = {
     "channels": 4, "blocks": 2, "crop": 32, "largest": "2", "batch": 1, "crops": 1, "validate": 4,
@@ -310,9 +310,7 @@ def test_open_layers_as_photographs(viewer, widget, qtbot, photos, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["window", "dock"])
-def test_closing_while_it_runs_keeps_the_run(viewer, widget, qtbot, how, small_pool, tmp_path):
-    from qtpy.QtCore import QThreadPool
-
+def test_closing_while_it_runs_keeps_the_run(viewer, widget, qtbot, how):
     widget._settings.main["steps"].value = 100_000
     start(qtbot, widget)
     qtbot.waitUntil(lambda: steps_done(widget) > 1, timeout=WAIT)
@@ -325,7 +323,7 @@ def test_closing_while_it_runs_keeps_the_run(viewer, widget, qtbot, how, small_p
             if each.widget() is widget
         )  # fmt: skip
         click(qtbot, dock.title.close_button)
-    assert QThreadPool.globalInstance().waitForDone(WAIT)
+    qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)
     assert (run / "state.safetensors").exists()
     resumed = resume(run)
     assert next(resumed).done > 2
