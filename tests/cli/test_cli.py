@@ -50,6 +50,7 @@ def test_version():
         "attention",
         "blur-map",
         "demo",
+        "evaluate",
         "models",
         "models list",
         "models show",

@@ -23,6 +23,7 @@ from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.evaluation.bins import BINS, inside
 from napari_kpac.evaluation.texture import textured
 from napari_kpac.optics import aperture, defocus, radius_map, random_aperture, scene
+from napari_kpac.optics.pixels import to_unit
 
 SIDE = 384
 MARGIN = 32
@@ -102,7 +103,7 @@ class SyntheticCases:
         )
         return Pair(
             name=self.name(index),
-            blurred=np.ascontiguousarray(made.image[rows, columns]).astype(np.float32) / 255,
+            blurred=to_unit(made.image[rows, columns]),
             sharp=np.ascontiguousarray(wide[rows, columns]),
             radius=np.ascontiguousarray(made.radius[rows, columns]),
         )

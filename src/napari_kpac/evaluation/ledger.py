@@ -54,6 +54,4 @@ class Ledger:
 
     def evidence(self, method: str, noise: float) -> list[Evidence]:
         """Give what was collected for a method, picture by picture."""
-        return [
-            found for key, found in self._evidence.items() if key[1:] == (method, noise)
-        ]
+        return [found for key, found in self._evidence.items() if key[1:] == (method, noise)]

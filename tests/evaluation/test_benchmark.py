@@ -1,0 +1,86 @@
+"""The fixed benchmark: the same cases every time, textured, with every bin filled."""
+
+import numpy as np
+import pytest
+from skimage import data
+from skimage.io import imsave
+from skimage.transform import resize
+
+from napari_kpac import KpacError, defocus
+from napari_kpac.datasets.photos import split_of
+from napari_kpac.evaluation.benchmark import SIDE, synthetic_cases
+from napari_kpac.evaluation.bins import BINS, inside
+from napari_kpac.evaluation.texture import textured
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Three photographs, of which the second is for training."""
+    folder = tmp_path_factory.mktemp("photos")
+    flat = np.zeros((400, 900, 3), np.uint8)
+    flat[:, 500:] = data.coffee()[:, :400]
+    imsave(folder / "a.png", flat, check_contrast=False)
+    imsave(folder / "b.png", data.astronaut(), check_contrast=False)
+    cat = resize(data.chelsea(), (450, 676), order=1)
+    imsave(folder / "c.png", (cat * 255).astype(np.uint8), check_contrast=False)
+    rows = ["file,split,source", "a.png,val,x", "b.png,train,x", "c.png,val,x"]
+    (folder / "MANIFEST.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def test_cases_are_the_same_every_time_and_in_any_order(photos):
+    first, again = synthetic_cases(photos), synthetic_cases(photos)
+    assert len(first) == 4
+    assert [first.name(i) for i in range(4)] == ["a-1", "a-2", "c-1", "c-2"]
+    forwards = [first[i] for i in range(4)]
+    for i in (3, 0, 2, 1):
+        case = again[i]
+        assert case.name == first.name(i)
+        for what in ("blurred", "sharp", "radius"):
+            assert np.array_equal(getattr(case, what), getattr(forwards[i], what))
+    other = synthetic_cases(photos, seed=1)[0]
+    assert not np.array_equal(other.blurred, forwards[0].blurred)
+
+
+def test_a_case_is_an_eight_bit_crop_with_texture_whose_bin_is_filled(photos):
+    cases = synthetic_cases(photos)
+    for i in range(len(cases)):
+        case = cases[i]
+        assert case.blurred.shape == case.sharp.shape == (SIDE, SIDE, 3)
+        assert case.radius.shape == (SIDE, SIDE)
+        assert np.abs(case.radius).max() <= 12
+        np.testing.assert_allclose(case.blurred * 255, np.rint(case.blurred * 255), atol=1e-4)
+        assert inside(case.radius, *BINS[i % len(BINS)]).mean() >= 0.25
+        # Where nothing is blurred only noise and rounding are left.
+        kept = np.abs(case.radius) == 0
+        if kept.any():
+            assert np.abs(case.blurred - case.sharp)[kept].mean() < 0.01
+    assert textured(cases[0].sharp).mean() > 0.2
+
+
+def test_the_surroundings_of_a_crop_bleed_into_it(photos):
+    """A crop that was blurred alone would look otherwise at its border."""
+    case = synthetic_cases(photos)[2]
+    alone = defocus(case.sharp, case.radius).image
+    border = np.abs(alone - case.blurred)[:, :4].mean()
+    assert border > 1.3 * np.abs(alone - case.blurred)[:, 100:-100].mean()
+
+
+def test_splits_and_limits(photos, tmp_path):
+    assert split_of(photos)["b.png"] == "train"
+    assert len(synthetic_cases(photos, "train")) == 2
+    assert len(synthetic_cases(photos, limit=1)) == 2
+    with pytest.raises(KpacError, match=r"split 'test'.*train, val"):
+        synthetic_cases(photos, "test")
+    imsave(tmp_path / "p.png", data.astronaut(), check_contrast=False)
+    assert split_of(tmp_path) is None
+    assert len(synthetic_cases(tmp_path, "test")) == 2
+    (tmp_path / "MANIFEST.csv").write_text("name,use\np.png,val\n")
+    with pytest.raises(KpacError, match="columns file and split"):
+        synthetic_cases(tmp_path)
+
+
+def test_a_photograph_that_is_too_small_is_named(tmp_path):
+    imsave(tmp_path / "small.png", data.astronaut()[:200], check_contrast=False)
+    with pytest.raises(KpacError, match=r"small\.png is smaller"):
+        synthetic_cases(tmp_path)[0]
