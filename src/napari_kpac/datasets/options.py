@@ -1,15 +1,24 @@
-"""Options of making pairs, as every interface shows them.
+"""Options of making, opening and augmenting pairs, as every interface shows them.
 
-Loads nothing heavy. Not for: where photographs come from and pairs go to.
+Loads nothing heavy. Not for: doing any of it (one module for each action).
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from napari_kpac.errors import ConfigError
-from napari_kpac.options import option
+from napari_kpac.options import option, parse_numbers
+
+SPLITS = ("train", "val", "test")
+"""Parts of a dataset."""
+
+DataKind = Literal["synthetic", "dpdd", "pairs", "cuhk"]
+"""Kinds of datasets: synthetic makes its pairs on the fly, from a folder of photographs."""
+
+BlurredAs = Literal["white", "black"]
+"""What a mask shows blurred pixels as."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +82,87 @@ class SynthesisOptions:
         kept = asdict(self)
         del kept["skip_bad"]
         return kept
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done at random to each pair in training."""
+
+    crop: int = option(256, "side of the square crops in pixels", int)
+    flips: bool = option(True, "mirror and upend pictures")
+    rotations: bool = option(
+        True, "turn pictures by multiples of 90 degrees; dual-pixel views by 180 only"
+    )
+    scale: tuple[float, float] = option(
+        (1.0, 1.0), "pictures are scaled by a factor from LOW to HIGH, as LOW,HIGH", parse_numbers
+    )
+    noise: float = option(0.03, "noise on the blurred picture: sigma at most, white being 1", float)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", tuple(self.scale))
+        if self.crop < 1:
+            raise ConfigError(f"crops have at least 1 pixel a side, not {self.crop}")
+        if len(self.scale) != 2 or not 0.1 <= self.scale[0] <= self.scale[1] <= 10:
+            raise ConfigError(
+                f"scale={self.scale}: two factors LOW,HIGH in 0.1..10 are needed, LOW first"
+            )
+        if not 0 <= self.noise <= 1:
+            raise ConfigError(f"the sigma of the noise lies in 0..1, not at {self.noise}")
+
+
+def check_blurred_as(value: Any) -> BlurredAs:
+    """Return which masks show blurred pixels, or raise: it is never guessed."""
+    if value not in get_args(BlurredAs):
+        raise ConfigError(
+            f"blurred={value!r}: say what the masks show blurred pixels as, white or black"
+        )
+    return value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which dataset is opened, and how it is read."""
+
+    kind: DataKind = option(
+        "synthetic",
+        "synthetic (made on the fly from a folder of sharp photographs), dpdd (DPDD, or what "
+        "synthesise wrote), pairs (two folders) or cuhk (pictures and masks of their blur)",
+    )
+    root: str = option("", "folder of the dataset; of pairs, perhaps of the blurred pictures")
+    sharp: str | None = option(None, "pairs: folder of the sharp pictures, if not below the root")
+    split: str = option("train", "train, val or test, where the dataset has such parts")
+    dual: bool = option(False, "read dual-pixel views too")
+    bits: int = option(8, "8 rounds deeper pictures to 8 bits, as the paper did; or 16", int)
+    blurred: BlurredAs | None = option(
+        None, "cuhk: what the masks show blurred pixels as, white or black", check_blurred_as
+    )
+    prefix: str = option("", "cuhk: how the names of the wanted pictures begin")
+    skip_bad: bool = option(False, "go on without files that cannot be used")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", str(self.root))
+        if self.sharp is not None:
+            object.__setattr__(self, "sharp", str(self.sharp))
+        kinds = get_args(DataKind)
+        if self.kind not in kinds:
+            raise ConfigError(f"kind={self.kind!r}: must be one of {', '.join(kinds)}")
+        if not self.root:
+            raise ConfigError(f"name the folder of the {self.kind} dataset (root)")
+        if self.split not in SPLITS:
+            raise ConfigError(f"split={self.split!r}: must be one of {', '.join(SPLITS)}")
+        if self.bits not in (8, 16):
+            raise ConfigError(f"pictures are read with 8 or 16 bits, not {self.bits}")
+        if self.kind == "cuhk":
+            check_blurred_as(self.blurred)
+        for name, kinds_with in _ONLY.items():
+            if self.kind not in kinds_with and getattr(self, name):
+                raise ConfigError(f"{name} goes with {' or '.join(kinds_with)}, not {self.kind}")
+
+
+_ONLY: dict[str, tuple[DataKind, ...]] = {
+    "sharp": ("pairs",),
+    "dual": ("synthetic", "dpdd"),
+    "blurred": ("cuhk",),
+    "prefix": ("cuhk",),
+}
+"""Options that make sense for some kinds of datasets alone."""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from skimage.transform import resize
 
-from napari_kpac.errors import ConfigError, FileError, KpacError
-from napari_kpac.optics.pixels import to_unit
-from napari_kpac.pictures import SUFFIXES, read_image
+from napari_kpac.datasets.reading import read_rgb
+from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.pictures import list_pictures
 
 MANIFEST = "MANIFEST.csv"
 """File of a folder that says in its columns ``file`` and ``split`` what each picture is for."""
@@ -35,7 +35,7 @@ def find_photos(paths: Iterable[Path]) -> list[Path]:
     photos: list[Path] = []
     for path in paths:
         if path.is_dir():
-            photos += sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
+            photos += list_pictures(path)
         elif path.exists():
             photos.append(path)
         else:
@@ -48,17 +48,7 @@ def find_photos(paths: Iterable[Path]) -> list[Path]:
 
 def read_photo(path: Path, size: int | None = None) -> npt.NDArray[np.float32]:
     """Read a photograph as RGB in 0..1, made smaller so that no side is longer than ``size``."""
-    pixels = read_image(path)
-    if pixels.ndim == 3 and pixels.shape[2] in (2, 4):
-        pixels = pixels[:, :, :-1]
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    try:
-        sharp = to_unit(pixels)
-    except KpacError as error:
-        raise FileError(f"cannot use the photograph {path}: {error}") from error
-    if sharp.ndim == 2:
-        sharp = np.repeat(sharp[:, :, None], 3, axis=2)
+    sharp = read_rgb(path)
     scale = 1.0 if size is None else size / max(sharp.shape[:2])
     if scale < 1:
         shape = [max(2, round(side * scale)) for side in sharp.shape[:2]]

@@ -6,6 +6,8 @@ Not for: making the maps (optics).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +44,23 @@ def write_radius(path: Path, radius: npt.NDArray[np.float32]) -> Path:
 
 def read_radius(path: Path) -> npt.NDArray[np.float32]:
     """Read a signed radius map in pixels."""
+    with _opened(path) as (file, scale, offset):
+        radius: npt.NDArray[np.float32] = (file.asarray() * scale + offset).astype(np.float32)
+        return radius
+
+
+def radius_size(path: Path) -> tuple[int, int]:
+    """Return height and width of a radius map, from its header alone."""
+    with _opened(path) as (file, _, _):
+        height, width = file.pages.first.shape
+        return height, width
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[tifffile.TiffFile, float, float]]:
     try:
         with tifffile.TiffFile(path) as file:
-            stored = file.asarray()
             described = json.loads(file.pages.first.description)
-            scale, offset = float(described["scale"]), float(described["offset"])
+            yield file, float(described["scale"]), float(described["offset"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FileError(f"{path} is no radius map: {error}; make it again") from error
-    radius: npt.NDArray[np.float32] = (stored * scale + offset).astype(np.float32)
-    return radius

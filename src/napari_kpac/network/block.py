@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from napari_kpac.network.config import KPACConfig
-from napari_kpac.network.layers import ConcatConv, lrelu, same_conv
+from napari_kpac.network.layers import ConcatConv, conv2d, lrelu, same_conv
 
 
 class BlockState(NamedTuple):
@@ -88,7 +87,7 @@ class KPACBlock(nn.Module):
         assert isinstance(kernel, nn.Conv2d)  # noqa: S101 - for the type checker
         weight = kernel.weight
         padding = dilation * (weight.shape[-1] - 1) // 2
-        return lrelu(F.conv2d(x, weight, None, padding=padding, dilation=dilation))
+        return lrelu(conv2d(x, weight, None, padding=padding, dilation=dilation))
 
     def alpha(self, x: Tensor) -> Tensor:
         """Scale attention; ones where the block has none."""

@@ -1,0 +1,73 @@
+"""DPDD, the dual-pixel defocus deblurring dataset, in the folders it is published in.
+
+Not for: writing pairs in those folders (synthesis).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from napari_kpac.datasets.faults import Faults
+from napari_kpac.datasets.matching import find_pictures, match, match_stems
+from napari_kpac.datasets.options import SPLITS
+from napari_kpac.datasets.pair_files import FilePairs, PairFiles
+from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.pictures import list_pictures
+
+
+def open_dpdd(
+    root: Path, split: str, *, dual: bool = False, bits: int = 8, skip_bad: bool = False
+) -> FilePairs:
+    """Open one split of DPDD, or of pairs that ``napari-kpac synthesise`` wrote.
+
+    Source and target have different names in DPDD, so that the sorted order pairs them; where
+    most names agree, as in synthetic pairs, the names do. Every header is read and checked.
+
+    Parameters
+    ----------
+    root
+        Folder that holds ``{train,val,test}_{c,l,r}/{source,target}``.
+    split
+        ``train``, ``val`` or ``test``.
+    dual
+        Read the dual-pixel views of ``_l`` and ``_r`` as well; the targets are those of ``_c``.
+    bits
+        8 rounds 16-bit pictures to 8 bits, as the paper did; 16 takes them as they are.
+    skip_bad
+        Go on without pairs that cannot be used; they are in ``skipped``.
+
+    Raises
+    ------
+    FileError
+        If a folder is missing or files cannot be used; all of them are named.
+    """
+    if split not in SPLITS:
+        raise ConfigError(f"no split is called {split!r}; choose one of {', '.join(SPLITS)}")
+    centre = root / f"{split}_c"
+    if not centre.is_dir():
+        there = [name for name in SPLITS if (root / f"{name}_c").is_dir()]
+        raise FileError(
+            f"there is no folder {centre}; {root} holds "
+            + (f"the splits {', '.join(there)}" if there else "no split of DPDD")
+        )
+    faults = Faults()
+    sources = find_pictures(centre / "source")
+    sharp = match(sources, find_pictures(centre / "target"), faults)
+    views = [
+        match(sources, find_pictures(root / f"{split}_{side}" / "source"), faults)
+        for side in ("lr" if dual else "")
+    ]
+    radius = {}
+    if (maps := centre / "radius").is_dir():
+        radius = match_stems(sources, list_pictures(maps), faults, maps)
+    files = [
+        PairFiles(
+            path,
+            sharp[path],
+            (views[0][path], views[1][path]) if dual else None,
+            radius.get(path),
+        )
+        for path in sources
+        if str(path) not in faults.found
+    ]
+    return FilePairs(files, faults, dual=dual, bits=bits, skip_bad=skip_bad)
