@@ -8,7 +8,7 @@ from skimage.transform import resize
 
 from napari_kpac import KpacError, defocus
 from napari_kpac.datasets.photos import split_of
-from napari_kpac.evaluation.benchmark import SIDE, synthetic_cases
+from napari_kpac.evaluation.benchmark import SIDE, SyntheticCases
 from napari_kpac.evaluation.bins import BINS, inside
 from napari_kpac.evaluation.texture import textured
 
@@ -29,7 +29,7 @@ def photos(tmp_path_factory):
 
 
 def test_cases_are_the_same_every_time_and_in_any_order(photos):
-    first, again = synthetic_cases(photos), synthetic_cases(photos)
+    first, again = SyntheticCases(photos), SyntheticCases(photos)
     assert len(first) == 4
     assert [first.name(i) for i in range(4)] == ["a-1", "a-2", "c-1", "c-2"]
     forwards = [first[i] for i in range(4)]
@@ -38,12 +38,12 @@ def test_cases_are_the_same_every_time_and_in_any_order(photos):
         assert case.name == first.name(i)
         for what in ("blurred", "sharp", "radius"):
             assert np.array_equal(getattr(case, what), getattr(forwards[i], what))
-    other = synthetic_cases(photos, seed=1)[0]
+    other = SyntheticCases(photos, seed=1)[0]
     assert not np.array_equal(other.blurred, forwards[0].blurred)
 
 
 def test_a_case_is_an_eight_bit_crop_with_texture_whose_bin_is_filled(photos):
-    cases = synthetic_cases(photos)
+    cases = SyntheticCases(photos)
     for i in range(len(cases)):
         case = cases[i]
         assert case.blurred.shape == case.sharp.shape == (SIDE, SIDE, 3)
@@ -60,7 +60,7 @@ def test_a_case_is_an_eight_bit_crop_with_texture_whose_bin_is_filled(photos):
 
 def test_the_surroundings_of_a_crop_bleed_into_it(photos):
     """A crop that was blurred alone would look otherwise at its border."""
-    case = synthetic_cases(photos)[2]
+    case = SyntheticCases(photos)[2]
     alone = defocus(case.sharp, case.radius).image
     border = np.abs(alone - case.blurred)[:, :4].mean()
     assert border > 1.3 * np.abs(alone - case.blurred)[:, 100:-100].mean()
@@ -68,19 +68,19 @@ def test_the_surroundings_of_a_crop_bleed_into_it(photos):
 
 def test_splits_and_limits(photos, tmp_path):
     assert split_of(photos)["b.png"] == "train"
-    assert len(synthetic_cases(photos, "train")) == 2
-    assert len(synthetic_cases(photos, limit=1)) == 2
+    assert len(SyntheticCases(photos, "train")) == 2
+    assert len(SyntheticCases(photos, limit=1)) == 2
     with pytest.raises(KpacError, match=r"split 'test'.*train, val"):
-        synthetic_cases(photos, "test")
+        SyntheticCases(photos, "test")
     imsave(tmp_path / "p.png", data.astronaut(), check_contrast=False)
     assert split_of(tmp_path) is None
-    assert len(synthetic_cases(tmp_path, "test")) == 2
+    assert len(SyntheticCases(tmp_path, "test")) == 2
     (tmp_path / "MANIFEST.csv").write_text("name,use\np.png,val\n")
     with pytest.raises(KpacError, match="columns file and split"):
-        synthetic_cases(tmp_path)
+        SyntheticCases(tmp_path)
 
 
 def test_a_photograph_that_is_too_small_is_named(tmp_path):
     imsave(tmp_path / "small.png", data.astronaut()[:200], check_contrast=False)
     with pytest.raises(KpacError, match=r"small\.png is smaller"):
-        synthetic_cases(tmp_path)[0]
+        SyntheticCases(tmp_path)[0]

@@ -67,11 +67,11 @@ def plot(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> Pi
     canvas = Image.new("RGB", (width * fine, height * fine), "white")
     draw = ImageDraw.Draw(canvas)
     small, large = _font(TEXT * fine), _font((TEXT + 3) * fine)
-    for tick in _ticks(x0, x1):
+    for tick in ticks(x0, x1):
         draw.line([place(tick, y0), place(tick, y1)], FAINT, fine)
         x, y = place(tick, y0)
         draw.text((x, y + 6 * fine), f"{tick:g}", INK, small, anchor="mt")
-    for tick in _ticks(y0, y1):
+    for tick in ticks(y0, y1):
         draw.line([place(x0, tick), place(x1, tick)], FAINT, fine)
         x, y = place(x0, tick)
         draw.text((x - 8 * fine, y), f"{tick:g}", INK, small, anchor="rm")
@@ -104,8 +104,8 @@ def _fitted(picture: npt.NDArray[Any], side: int) -> Image.Image:
     return image.resize((side, side), Image.Resampling.NEAREST)
 
 
-def _ticks(low: float, high: float) -> npt.NDArray[np.float64]:
-    """Give four to ten round numbers."""
+def ticks(low: float, high: float) -> npt.NDArray[np.float64]:
+    """Give four to ten round numbers between two."""
     rough = 10 ** np.floor(np.log10(high - low))
     step = next(rough * f for f in (0.1, 0.2, 0.5, 1) if (high - low) / (rough * f) <= 10)
     first = np.ceil(low / step - 1e-9)
