@@ -6,7 +6,7 @@ from skimage import data
 
 from napari_kpac import Modulation, deblur
 from napari_kpac.datasets.pair import Pair
-from napari_kpac.evaluation.comparators import ModelComparator, model_names
+from napari_kpac.evaluation.comparators import ModelComparator, make_models
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.evaluation.probe import (
     MUTED_FAR,
@@ -80,7 +80,11 @@ def test_radii_in_between_do_not_count(case):
     assert evidence(between, {"m": case.radius}).blurred.size == 0
 
 
-def test_models_are_named_shortly_but_never_alike():
-    assert model_names(["default", "runs/a/best.safetensors"]) == ["default", "best.safetensors"]
-    given = ["a/best.safetensors", "b/best.safetensors"]
-    assert model_names(given) == given
+def test_models_are_named_shortly_but_never_alike(model, tmp_path, own_models):
+    paths = [tmp_path / name / "best.safetensors" for name in "ab"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes((own_models / "tiny.safetensors").read_bytes())
+    given = [str(path) for path in paths]
+    assert [m.name for m in make_models(["tiny", given[0]], "cpu")] == ["tiny", "best.safetensors"]
+    assert [m.name for m in make_models(given, "cpu")] == given
