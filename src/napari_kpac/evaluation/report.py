@@ -10,6 +10,7 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,11 +92,11 @@ def page_of(found: Evaluation, cases: Sequence[tuple[str, Case]]) -> str:
 
 def _plots(found: Evaluation) -> list[Section]:
     sections = []
-    methods = [line for line in found.lines if line.method != INPUT]
-    if any(line.gains.get(column("psnr", where)) is not None for line in methods for where in BINS):
+    lines = found.lines
+    if any(column("psnr", where) in line.gains for line in lines for where in BINS):
         series = [
             (_label(line, found), [line.gains.get(column("psnr", where)) for where in BINS])
-            for line in methods
+            for line in lines
         ]
         places = [where.label for where in BINS]
         drawn = line_plot(series, places, x="radius of the blur in px", y="PSNR gained in dB")
@@ -129,7 +130,7 @@ def _case_sections(cases: Sequence[tuple[str, Case]]) -> list[Section]:
         shown = [case for which, case in cases if which == kind]
         if shown:
             body = "".join(
-                f"<h3>{number(case.gain, 'psnr')} dB gained</h3>"
+                f"<h3>{escape(case.picture)}: {number(case.gain, 'psnr')} dB gained</h3>"
                 + "".join(picture_html(crop, caption) for crop, caption in case.crops)
                 for case in shown
             )
@@ -155,8 +156,6 @@ def _rows(found: Evaluation) -> Table:
 
 
 def _json(content: Any) -> str:
-    from html import escape
-
     return escape(json.dumps(content, indent=2))
 
 
