@@ -39,5 +39,9 @@ class RecipeError(KpacError, ValueError):
     """A recipe is damaged, or does not fit the image or the installed models."""
 
 
+class TrainingError(KpacError):
+    """Training cannot go on, for example because the loss is no longer a number."""
+
+
 class CancelledError(KpacError):
     """Work was given up because something newer made it pointless."""

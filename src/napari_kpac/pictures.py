@@ -133,7 +133,9 @@ def _write_plain(path: Path, image: npt.NDArray[Any], suffix: str, description: 
             f"{path.name}: a {suffix} file cannot hold {image.dtype} pixels; write a TIFF file"
         )
     if suffix == ".png":
-        path.write_bytes(_with_text(bytes(imagecodecs.png_encode(image)), description))
+        path.write_bytes(
+            _with_text(bytes(imagecodecs.png_encode(np.ascontiguousarray(image))), description)
+        )
     else:
         mode = "RGB" if image.ndim == 3 else "L"
         Image.fromarray(image).convert(mode).save(path, format="JPEG", quality=95)

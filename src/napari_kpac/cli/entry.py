@@ -18,10 +18,11 @@ from napari_kpac.cli import (
     models,
     reproduce,
     synthesise,
+    train,
 )
 from napari_kpac.errors import KpacError
 
-COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, bench, demo)
+COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench, demo)
 FAILED = 1
 INTERRUPTED = 130
 

@@ -16,13 +16,17 @@ T = TypeVar("T")
 
 
 def add_options(
-    parser: argparse.ArgumentParser, record: type[Any], flags: Mapping[str, str] | None = None
+    parser: argparse.ArgumentParser,
+    record: type[Any],
+    title: str = "options",
+    *,
+    flags: Mapping[str, str] | None = None,
 ) -> None:
     """Add a flag for every field of an options record; what is not given stays a default.
 
     A flag is called like its field, unless ``flags`` has another name for it.
     """
-    group = parser.add_argument_group("options")
+    group = parser.add_argument_group(title)
     for item in fields(record):
         name = (flags or {}).get(item.name, item.name)
         flag = "--" + name.replace("_", "-")

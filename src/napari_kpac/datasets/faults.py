@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from napari_kpac.errors import FileError, KpacError
+from napari_kpac.optics.pixels import SMALLEST
 
 MOST_NAMED = 10
 """Files that one message names at most."""
@@ -48,6 +49,8 @@ def same_size(measures: Mapping[Path, Measure], faults: Faults) -> bool:
             faults.add(path, str(error).removeprefix(f"{path}: "))
     first = next(iter(sizes), None)
     for path, size in sizes.items():
+        if min(size) < SMALLEST:
+            faults.add(path, f"is {_text(size)} pixels, which is too small")
         if first is not None and size != sizes[first]:
             faults.add(path, f"is {_text(size)} pixels, but {first} is {_text(sizes[first])}")
     return not any(str(path) in faults.found for path in measures)

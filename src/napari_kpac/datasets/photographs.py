@@ -16,12 +16,14 @@ import numpy.typing as npt
 import torch
 from torch.nn.functional import interpolate
 
+from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.pair import Floats, Pair
 from napari_kpac.datasets.photos import read_photo
-from napari_kpac.errors import ConfigError, FileError, KpacError
+from napari_kpac.errors import KpacError
 from napari_kpac.optics import radius_map, random_aperture
 from napari_kpac.optics.batch import Noise, defocus_batch
-from napari_kpac.optics.pixels import from_unit
+from napari_kpac.optics.pixels import from_unit, to_unit
+from napari_kpac.pictures import picture_size
 
 CACHE = 10**9
 """Bytes of decoded photographs that are kept."""
@@ -36,7 +38,7 @@ class Blurring:
     """How the crops are put out of focus."""
 
     largest: float = 12.0
-    """Largest radius in pixels; each scene has a largest of its own, so small radii are frequent."""
+    """Largest radius in pixels; each scene draws its own, so that small radii are frequent."""
     in_focus: float = 0.05
     """Share of the scenes that are in focus all over."""
     layers: int = 12
@@ -58,12 +60,21 @@ class Blurring:
 class Photographs:
     """Sharp photographs, of which any number of different crops can be made into pairs."""
 
-    def __init__(self, photos: Sequence[Path], blurring: Blurring | None = None) -> None:
-        if not photos:
-            raise ConfigError("no photographs were given; name a folder with pictures")
-        self.photos = list(photos)
+    def __init__(
+        self,
+        photos: Sequence[Path],
+        blurring: Blurring | None = None,
+        *,
+        size: int = 1,
+        skip_bad: bool = False,
+    ) -> None:
+        """Check that every photograph can be read and is large enough for crops of ``size``."""
         self.blurring = blurring or Blurring()
         self._kept: OrderedDict[Path, npt.NDArray[np.uint8]] = OrderedDict()
+        faults = Faults()
+        needed = size + 2 * _margin(self.blurring.largest)
+        self.photos = [photo for photo in photos if _large_enough(photo, needed, faults)]
+        self.skipped = faults.settle(skip_bad, len(self.photos))
 
     @property
     def dual(self) -> bool:
@@ -75,7 +86,7 @@ class Photographs:
         how = self.blurring
         focused = rng.uniform() < how.in_focus or how.largest == 0
         reach = 0.0 if focused else rng.uniform(min(SMALLEST, how.largest), how.largest)
-        margin = math.ceil(reach) + 2
+        margin = _margin(reach)
         photo = self.photos[int(rng.integers(len(self.photos)))]
         sharp = self._patch(photo, size + 2 * margin, rng)
         radius = radius_map(sharp.shape[1:], rng, largest=reach)  # type: ignore[arg-type]
@@ -95,9 +106,9 @@ class Photographs:
 
         def finished(batch: torch.Tensor) -> Floats:
             pixels = batch[0, :, inner, inner].permute(1, 2, 0).numpy()
-            stored = from_unit(pixels, np.uint8).astype(np.float32) / 255
+            stored = to_unit(from_unit(pixels, np.uint8))
             if sigma:
-                stored += rng.normal(0, sigma, stored.shape).astype(np.float32)
+                stored += np.float32(sigma) * rng.standard_normal(stored.shape, np.float32)
             return stored
 
         views = None
@@ -112,12 +123,6 @@ class Photographs:
         """Cut a sharp patch (3, size, size), made smaller, mirrored and turned."""
         pixels = self._read(photo)
         short = min(pixels.shape[:2])
-        if short < size:
-            raise FileError(
-                f"the photograph {photo} is {pixels.shape[1]}x{pixels.shape[0]} pixels; crops"
-                f" with room for the blur need {size}: choose smaller crops, a smaller radius,"
-                " or leave it out"
-            )
         scale = max(rng.uniform(self.blurring.shrink, 1), size / short)
         side = min(short, round(size / scale))
         best, found = -1.0, pixels[:side, :side]
@@ -143,10 +148,7 @@ class Photographs:
         if photo in self._kept:
             self._kept.move_to_end(photo)
             return self._kept[photo]
-        try:
-            pixels = from_unit(read_photo(photo), np.uint8)
-        except KpacError as error:
-            raise FileError(f"cannot use the photograph {photo}: {error}") from error
+        pixels = from_unit(read_photo(photo), np.uint8)
         self._kept[photo] = pixels
         while sum(kept.nbytes for kept in self._kept.values()) > CACHE and len(self._kept) > 1:
             self._kept.popitem(last=False)
@@ -167,6 +169,24 @@ def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
     strong = before >= np.partition(before.ravel(), -(before.size // 10))[-(before.size // 10)]
     total = float(before[strong].mean())
     return 1 - float(after[strong].mean()) / total if total > 4 else 0.0
+
+
+def _margin(radius: float) -> int:
+    """Give the room around a crop that its blur needs."""
+    return math.ceil(radius) + 2
+
+
+def _large_enough(photo: Path, needed: int, faults: Faults) -> bool:
+    try:
+        size = picture_size(photo)
+    except KpacError as error:
+        faults.add(photo, str(error))
+        return False
+    if min(size) < needed:
+        faults.add(
+            photo, f"has a side of {min(size)} pixels; crops with room for the blur need {needed}"
+        )
+    return min(size) >= needed
 
 
 def _gradient(values: Floats) -> Floats:

@@ -31,7 +31,8 @@ def conv2d(
 ) -> Tensor:
     """Convolve, by the way that is fastest for what is wanted here."""
     if learning_on_cpu(x, weight):
-        convolved: Tensor = _LearningConv.apply(x, weight, bias, stride, padding, dilation)
+        how = (stride, padding, dilation)
+        convolved: Tensor = _LearningConv.apply(x, weight, bias, *how)  # type: ignore[no-untyped-call]
         return convolved
     return F.conv2d(x, weight, bias, stride, padding, dilation)
 
@@ -50,7 +51,7 @@ class _LearningConv(torch.autograd.Function):
         return F.conv2d(x, weight, bias, *how)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         wanted = ctx.needs_input_grad
@@ -61,8 +62,8 @@ class _LearningConv(torch.autograd.Function):
             )
 
         for_x = part(gradient, x, weight, (True, False, False))[0] if wanted[0] else None
-        planar = (tensor.contiguous() for tensor in (gradient, x, weight))
-        for_weight = part(*planar, (False, True, False))[1] if wanted[1] else None
+        gradient_, x_, weight_ = (tensor.contiguous() for tensor in (gradient, x, weight))
+        for_weight = part(gradient_, x_, weight_, (False, True, False))[1] if wanted[1] else None
         for_bias = gradient.sum(dim=(0, 2, 3)) if wanted[2] else None
         return for_x, for_weight, for_bias, None, None, None
 

@@ -26,6 +26,7 @@ KNEE = 0.9
 """Mean sRGB value from which on a pixel may have been brighter than white."""
 SURROUNDINGS = 15
 """Pixels to each side within which a highlight must be small: a bright sky is none."""
+SIDE = 2 * SURROUNDINGS + 1
 SMALL = 0.25
 """Share of its surroundings that a highlight fills at most."""
 
@@ -130,8 +131,8 @@ def _brighten(light: Tensor, encoded: Tensor, stops: Sequence[float]) -> Tensor:
     """Give small blown-out spots the brightness that they may have had."""
     ramp = ((encoded.mean(dim=1, keepdim=True) - KNEE) / (1 - KNEE)).clamp(0, 1)
     ramp = ramp * ramp * (3 - 2 * ramp)
-    filled = avg_pool2d(
-        ramp, 2 * SURROUNDINGS + 1, stride=1, padding=SURROUNDINGS, count_include_pad=False
-    )
+    filled = ramp
+    for window, padding in (((SIDE, 1), (SURROUNDINGS, 0)), ((1, SIDE), (0, SURROUNDINGS))):
+        filled = avg_pool2d(filled, window, stride=1, padding=padding, count_include_pad=False)
     gain = light.new_tensor(list(stops)).view(-1, 1, 1, 1).exp2() - 1
     return light * (1 + gain * ramp * (1 - filled / SMALL).clamp(min=0))

@@ -6,7 +6,6 @@ Not for: the network's shape (network.KPACConfig), which stands beside the card 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -15,8 +14,7 @@ import torch
 from torch import Tensor
 
 from napari_kpac.errors import WeightsError
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+from napari_kpac.names import check_name
 
 
 @dataclass(frozen=True)
@@ -63,16 +61,6 @@ class ModelCard:
             raise WeightsError("the model card is missing or has no name")
         known = {item.name for item in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in known})
-
-
-def check_name(name: object) -> str:
-    """Return the name if it can stand in the catalogue (and as a file name), else raise."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise WeightsError(
-            f"model name {str(name)[:80]!r}: use 1 to 64 letters, digits, dots, dashes and "
-            "underscores, beginning with a letter or digit"
-        )
-    return name
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:

@@ -16,9 +16,10 @@ from platformdirs import user_data_path
 
 from napari_kpac.errors import ModelNotFoundError, WeightsError
 from napari_kpac.files import replacing
+from napari_kpac.names import check_name
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.authors import read_authors
-from napari_kpac.weights.card import ModelCard, check_name, tensors_sha256
+from napari_kpac.weights.card import ModelCard, tensors_sha256
 from napari_kpac.weights.store import SUFFIX, describe, read_network, save_network
 
 DEFAULT = "kpac-3level"

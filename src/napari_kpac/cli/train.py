@@ -1,0 +1,134 @@
+"""``napari-kpac train``: train a network, or go on with a run.
+
+Not for: the training itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from napari_kpac.cli.common import Commands, add_command, print_json
+from napari_kpac.cli.synthesise import MISTAKE
+from napari_kpac.errors import ConfigError
+
+if TYPE_CHECKING:
+    from napari_kpac.progress import Steps
+    from napari_kpac.training import Trained, TrainProgress
+
+INTERRUPTED = 130
+
+
+def register(commands: Commands) -> None:
+    """Declare the command."""
+    from napari_kpac.cli.options import add_options
+    from napari_kpac.training import PRESETS, TrainOptions
+
+    command = add_command(
+        commands,
+        "train",
+        _train,
+        summary="train a network on photographs or pairs of one's own",
+        example="napari-kpac train --preset finetune --root photos/ -o runs/mine\n"
+        "  napari-kpac train --resume runs/mine",
+    )
+    command.add_argument(
+        "--preset",
+        default="default",
+        metavar="PRESET",
+        help=f"{', '.join(PRESETS)}, or a .toml file; further options change it (default: default)",
+    )
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="folder for the run (default: runs/NAME)"
+    )
+    command.add_argument("--resume", type=Path, metavar="DIR", help="go on with this run")
+    add_options(command, TrainOptions, "options, with defaults where the preset says nothing")
+
+
+def _train(given: argparse.Namespace) -> int:
+    from napari_kpac.cli.options import given_options
+    from napari_kpac.training import TrainOptions, preset, resume, train
+
+    changes = given_options(given, TrainOptions)
+    try:
+        if given.resume is not None:
+            if changes or given.output is not None:
+                raise ConfigError("a run is resumed with the options that it has: give no others")
+            steps = resume(given.resume)
+        else:
+            steps = train(preset(given.preset, **changes), given.output)
+    except ConfigError as error:
+        print(f"napari-kpac train: {error}", file=sys.stderr)
+        return MISTAKE
+    trained = _followed(steps, as_json=given.json)
+    if trained is None:
+        print("napari-kpac train: stopped; --resume goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    if given.json:
+        print_json({"run": str(trained.run), "model": str(trained.model), "steps": trained.steps})
+    else:
+        print(f"{trained.steps} steps; the best model is {trained.model}")
+        print(f"use it: napari-kpac models install {trained.model}")
+    return 0
+
+
+def _followed(steps: Steps[Trained], *, as_json: bool) -> Trained | None:
+    """Run to the end, or to the end of the step in which an interrupt comes."""
+    from tqdm import tqdm
+
+    with (
+        _interrupts() as stop,
+        tqdm(desc="train", unit="step", leave=False, disable=not sys.stderr.isatty()) as bar,
+    ):
+        while True:
+            try:
+                progress: TrainProgress = next(steps)  # type: ignore[assignment]
+            except StopIteration as finished:
+                trained: Trained = finished.value
+                return trained
+            bar.total = progress.total
+            bar.set_postfix_str(f"loss {progress.loss:.4f}", refresh=False)
+            bar.update(progress.done - bar.n)
+            if progress.scores is not None and not as_json:
+                tqdm.write(_line(progress))
+                sys.stdout.flush()
+            if stop:
+                steps.close()
+                return None
+
+
+def _line(progress: TrainProgress) -> str:
+    """Put a validation into one line."""
+    scores = progress.scores
+    if scores is None:
+        return ""
+    gains = "  ".join(f"{name} {gain:+.2f}" for name, gain in scores.gains.items())
+    alphas = " | ".join(" ".join(f"{mean:.2f}" for mean in block) for block in scores.alphas)
+    return (
+        f"step {progress.done}: error {scores.mae:.5f} (input {scores.input_mae:.5f});"
+        f" gain in dB: {gains}; alphas: {alphas}; {progress.throughput / 1e3:.0f} kpx/s,"
+        f" {progress.eta / 60:.0f} min left"
+    )
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Note an interrupt instead of raising it at any place; a second one raises."""
+    noted: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

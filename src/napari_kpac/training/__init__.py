@@ -1,0 +1,36 @@
+"""Training: options and presets, batches, the loop, and what a run keeps.
+
+Loads nothing heavy before it is used. Not for: data (datasets), or scores for papers (evaluation).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from napari_kpac.training.loop import Trained as Trained
+    from napari_kpac.training.loop import TrainProgress as TrainProgress
+    from napari_kpac.training.loop import resume as resume
+    from napari_kpac.training.loop import train as train
+    from napari_kpac.training.options import PRESETS as PRESETS
+    from napari_kpac.training.options import TrainOptions as TrainOptions
+    from napari_kpac.training.options import preset as preset
+
+_HOMES = {
+    "PRESETS": "options",
+    "TrainOptions": "options",
+    "TrainProgress": "loop",
+    "Trained": "loop",
+    "preset": "options",
+    "resume": "loop",
+    "train": "loop",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

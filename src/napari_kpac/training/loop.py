@@ -1,0 +1,295 @@
+"""The training loop: a generator that yields after every step and can stop at any yield.
+
+Not for: what a step is made of (examples, losses, state), or showing it (cli, widgets).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.errors import TrainingError
+from napari_kpac.network import KPACNet
+from napari_kpac.progress import Progress, Steps
+from napari_kpac.training.carding import card_of_run
+from napari_kpac.training.examples import Data, Examples, open_data
+from napari_kpac.training.losses import attention_loss, mean_absolute_error
+from napari_kpac.training.options import TrainOptions
+from napari_kpac.training.perceptual import PerceptualLoss, read_vgg
+from napari_kpac.training.processes import Processes, join
+from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder
+from napari_kpac.training.schedule import rate_at
+from napari_kpac.training.starting import start_network
+from napari_kpac.training.state import (
+    Average,
+    Counters,
+    load_state,
+    make_optimiser,
+    save_state,
+    set_rate,
+)
+from napari_kpac.training.validation import BINS, Scores, run, validate
+from napari_kpac.weights import save_network
+
+TOLD = 10
+"""Steps between rows of the metrics."""
+
+
+@dataclass(frozen=True)
+class TrainProgress(Progress):
+    """One step of training is done."""
+
+    loss: float = 0.0
+    rate: float = 0.0
+    throughput: float = 0.0
+    """Pixels learned from in a second."""
+    eta: float = 0.0
+    """Seconds until the end, at this pace."""
+    alphas: tuple[tuple[float, ...], ...] = ()
+    """Mean of every alpha of this step's crops, for each block."""
+    scores: Scores | None = None
+    """Of a validation, after the steps that have one."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run made."""
+
+    run: Path
+    model: Path
+    """The best model."""
+    steps: int
+    scores: Scores | None
+
+
+def train(
+    options: TrainOptions, run: str | Path | None = None, *, resume: bool = False
+) -> Steps[Trained]:
+    """Train a network, yielding a :class:`TrainProgress` after every step.
+
+    Closing the generator, or an interrupt, keeps everything that was learned so far.
+
+    Parameters
+    ----------
+    options
+        What is trained; of a run that is resumed, those in its folder (see :func:`resume`).
+    run
+        Folder for the run; by default ``runs/`` and the name of the model.
+    resume
+        Go on with the run that is in the folder.
+
+    Raises
+    ------
+    ConfigError
+        If the options make no sense, or the folder holds another run.
+    FileError
+        If data cannot be read, or the run not be written.
+    WeightsError
+        If the second phase needs VGG-19 weights and there are none.
+    """
+    with _threads(options.threads):
+        processes = join(options)
+        data = open_data(options)
+        perceptual = PerceptualLoss(read_vgg(options.vgg)) if options.fine_steps else None
+        folder = RunFolder(run or Path("runs") / options.name)
+        if processes.rank == 0 and not resume:
+            folder.begin(options)
+        processes.wait()
+        with keeping_memory():
+            return (yield from _Trainer(options, folder, processes, data, perceptual).go(resume))
+
+
+def resume(run: str | Path) -> Steps[Trained]:
+    """Go on with a run, with the options that it was begun with."""
+    return train(RunFolder(run).options(), run, resume=True)
+
+
+class _Trainer:
+    """A run at work."""
+
+    def __init__(
+        self,
+        options: TrainOptions,
+        folder: RunFolder,
+        processes: Processes,
+        data: Data,
+        perceptual: PerceptualLoss | None,
+    ) -> None:
+        self.options, self.folder, self.processes, self.data = options, folder, processes, data
+        device = processes.device
+        net = start_network(options).to(device).train()
+        self.net: KPACNet = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimiser = make_optimiser(self.net, options)
+        self.average = Average(self.net, options.ema)
+        self.perceptual = perceptual and perceptual.to(device)
+        self.counters = Counters()
+        self.scores: Scores | None = None
+
+    def go(self, resumed: bool) -> Steps[Trained]:
+        options, counters = self.options, self.counters
+        if resumed:
+            counters = self.counters = load_state(
+                self.folder.state, self.net, self.optimiser, self.average
+            )
+        learner, optimiser = self.processes.set_up(self.net, self.optimiser)
+        leading = self.processes.rank == 0
+        metrics = Metrics(self.folder.path, self._columns(), counters.step) if leading else None
+        begun, before, pace = counters.step, time.monotonic(), 0.0
+        saved = counters.step if resumed else -1
+        try:
+            while counters.step < options.total:
+                rate = rate_at(counters.step, options)
+                set_rate(optimiser, rate)
+                loss, alphas = self._step(learner, optimiser)
+                self.average.update(self.net, counters.step)
+                counters.step += 1
+                step = counters.step
+                now = time.monotonic()
+                counters.seconds += now - before
+                pace = now - before if step == begun + 1 else 0.9 * pace + 0.1 * (now - before)
+                before = now
+                self.scores = self._validated() if leading and self._due(options.validate) else None
+                throughput = options.batch * options.crop**2 / pace
+                if metrics is not None and (step % TOLD == 0 or self.scores is not None):
+                    metrics.add(step, self._row(loss, rate, throughput, alphas))
+                if leading and self._due(options.save):
+                    self._save()
+                    saved = step
+                progress = TrainProgress(
+                    step,
+                    options.total,
+                    "training" if step <= options.steps else "fine-tuning",
+                    loss=loss,
+                    rate=rate,
+                    throughput=throughput,
+                    eta=pace * (options.total - step),
+                    alphas=alphas,
+                    scores=self.scores,
+                )
+                try:
+                    yield progress
+                except GeneratorExit:
+                    # Stopped between two steps: everything that was learned is whole.
+                    if leading and step != saved:
+                        self._save()
+                    raise
+        finally:
+            if metrics is not None:
+                metrics.close()
+        return Trained(self.folder.path, self.folder.path / BEST, counters.step, self.scores)
+
+    def _step(
+        self, learner: torch.nn.Module, optimiser: torch.optim.Optimizer
+    ) -> tuple[float, tuple[tuple[float, ...], ...]]:
+        """Learn from one batch."""
+        options, processes = self.options, self.processes
+        examples = self.data.batch(options, self.counters.step, processes.rank, processes.world)
+        examples = examples.to(processes.device)
+        optimiser.zero_grad(set_to_none=True)
+        alphas: list[Tensor] = []
+        with processes.computing():
+            output = run(learner, examples, alphas)
+            error = mean_absolute_error(output, examples.sharp)
+            loss = error + self._further(output, examples, alphas)
+        processes.backward(loss)
+        if options.clip:
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), options.clip)
+        value = float(processes.mean(error.detach()))
+        if not torch.isfinite(loss):
+            raise TrainingError(
+                f"the loss is {float(loss)} after {self.counters.step} steps; the state before"
+                " is kept. Resume with a lower rate, in a new run that starts from it"
+            )
+        optimiser.step()
+        means = (alpha.detach().float().mean(dim=(0, 2, 3)) for alpha in alphas)
+        return value, tuple(tuple(processes.mean(mean).tolist()) for mean in means)
+
+    def _further(self, output: Tensor, examples: Examples, alphas: list[Tensor]) -> Tensor:
+        """Add up what is made small besides the mean absolute error."""
+        options = self.options
+        further = output.new_zeros(())
+        if options.attention_loss and examples.radius is not None and options.scale_attention:
+            further = options.attention_loss * attention_loss(alphas, examples.radius)
+        if self.perceptual is not None and self.counters.step >= options.steps:
+            further = further + options.perceptual * self.perceptual(output, examples.sharp)
+        return further
+
+    def _due(self, every: int) -> bool:
+        return self.counters.step % every == 0 or self.counters.step == self.options.total
+
+    def _validated(self) -> Scores:
+        """Validate the averaged weights, and keep them if they are the best so far."""
+        counters = self.counters
+        with self._averaged() as net:
+            scores = validate(net, self.data, self.options, self.processes.device)
+            if scores.mae < counters.best:
+                counters.best, counters.best_step = scores.mae, counters.step
+                self._write(BEST, scores)
+        self.folder.preview(counters.step, scores)
+        return scores
+
+    def _save(self) -> None:
+        """Keep the state, and the weights as models."""
+        save_state(self.folder.state, self.net, self.optimiser, self.average, self.counters)
+        self._write(LAST, self.scores)
+        if self.options.ema:
+            with self._averaged():
+                self._write(EMA, self.scores)
+
+    def _write(self, name: str, scores: Scores | None) -> None:
+        card = card_of_run(self.options, self.counters, self.data.about, scores)
+        save_network(self.net, self.folder.path / name, card)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[KPACNet]:
+        """Put the averaged weights into the network for a while."""
+        kept = {name: value.detach().clone() for name, value in self.net.state_dict().items()}
+        self.net.load_state_dict(self.average.weights)
+        try:
+            yield self.net
+        finally:
+            self.net.load_state_dict(kept)
+
+    def _columns(self) -> list[str]:
+        alphas = [
+            _alpha(block, index)
+            for block in range(len(self.net.blocks))
+            for index in range(len(self.net.config.dilations))
+        ]
+        gains = [f"gain {name}" for name in ("all", *BINS)]
+        return ["step", "loss", "rate", "pixels per second", *alphas, "mae", "input mae", *gains]
+
+    def _row(
+        self, loss: float, rate: float, throughput: float, alphas: tuple[tuple[float, ...], ...]
+    ) -> dict[str, float]:
+        row = {"loss": loss, "rate": rate, "pixels per second": throughput}
+        scores = self.scores
+        for block, means in enumerate(alphas if scores is None else scores.alphas):
+            row |= {_alpha(block, index): mean for index, mean in enumerate(means)}
+        if scores is not None:
+            row |= {"mae": scores.mae, "input mae": scores.input_mae}
+            row |= {f"gain {name}": gain for name, gain in scores.gains.items()}
+        return row
+
+
+def _alpha(block: int, index: int) -> str:
+    return f"block {block + 1} alpha {index + 1}"
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Compute with a number of CPU threads for a while."""
+    before = torch.get_num_threads()
+    if count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

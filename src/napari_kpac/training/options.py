@@ -1,0 +1,201 @@
+"""Options of training, as every interface shows them, and the presets that ship with us.
+
+Loads nothing heavy. Not for: the loop (loop), or what pairs are made of (datasets).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from napari_kpac.errors import ConfigError
+from napari_kpac.names import check_name
+from napari_kpac.options import option, parse_numbers
+
+TrainKind = Literal["synthetic", "dpdd", "pairs"]
+TrainPrecision = Literal["float32", "bfloat16", "float16"]
+PRESETS = ("default", "paper", "finetune", "smoke")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What is trained, on what, and how."""
+
+    kind: TrainKind = option(
+        "synthetic", "data: synthetic (a folder of sharp photographs), dpdd, or pairs (two folders)"
+    )
+    root: str = option("", "folder of the data")
+    sharp: str | None = option(None, "pairs: folder of the sharp pictures, if not below the root")
+    bits: int = option(8, "8 rounds deeper pictures to 8 bits, as the paper did; or 16", int)
+    held_out: float = option(
+        0.1, "share kept for validation where the data does not say which part is", float
+    )
+    skip_bad: bool = option(False, "go on without files that cannot be used")
+
+    start: str = option("", "model to start from; by default from scratch")
+    levels: int = option(3, "levels of the network, 2 or 3", int)
+    blocks: int = option(2, "KPAC blocks", int)
+    channels: int = option(48, "channels of the first level; the paper has 48", int)
+    dual: bool = option(False, "train a dual-pixel network")
+    shared_kernels: bool = option(True, "whether the dilations of a block share their kernel")
+    scale_attention: bool = option(True, "whether the network has scale attention (alpha)")
+    shape_attention: bool = option(True, "whether the network has shape attention (beta)")
+
+    steps: int = option(20_000, "steps of the first phase (mean absolute error)", int)
+    rate: float = option(4e-4, "learning rate", float)
+    final_rate: float = option(0.02, "share of the rate that is left at the end (cosine)", float)
+    warmup: int = option(100, "steps over which the rate rises", int)
+    fine_steps: int = option(0, "steps of a second phase with the perceptual loss", int)
+    fine_rate: float = option(5e-5, "learning rate of the second phase", float)
+    perceptual: float = option(7e-4, "weight of the perceptual loss in the second phase", float)
+    vgg: str = option("", "file with VGG-19 weights; by default from torch's hub cache")
+    attention_rate: float = option(0.2, "rate of the attention modules, as a share", float)
+    attention_loss: float = option(
+        0.01, "weight of the loss that ties alpha to the radius of the blur, where it is known",
+        float,
+    )  # fmt: skip
+    betas: tuple[float, float] = option((0.9, 0.99), "Adam's betas, as B1,B2", parse_numbers)
+    clip: float = option(0.1, "largest norm of a gradient; 0: not clipped", float)
+    ema: float = option(0.999, "decay of the averaged weights; 0: none", float)
+
+    batch: int = option(2, "crops in a step, over all devices together", int)
+    crop: int = option(256, "side of the crops in pixels", int)
+    largest: float = option(12.0, "synthetic: largest radius of the blur in pixels", float)
+    shrink: float = option(0.5, "synthetic: photographs shrink by a factor from this to 1", float)
+    noise: float = option(0.03, "noise on the blurred picture: sigma at most, white being 1", float)
+    noisy: float = option(0.25, "synthetic: share of the crops with such noise", float)
+    fixed_batch: bool = option(False, "always the same crops: to see whether a network can learn")
+
+    validate: int = option(500, "steps between validations", int)
+    crops: int = option(24, "crops of a validation", int)
+    save: int = option(100, "steps between saved states", int)
+    name: str = option("my-model", "name of the model that is made")
+    seed: int = option(0, "the same seed makes the same run", int)
+    device: str = option("auto", "auto, cpu, or one of the devices here (cuda:0, mps, xpu:0)")
+    devices: int = option(1, "devices of a machine that work together (needs the extra train)", int)
+    nodes: int = option(1, "machines that work together (needs the extra train)", int)
+    precision: TrainPrecision = option("float32", "float32, bfloat16 or float16 (mixed)")
+    threads: int = option(0, "threads of a CPU; 0: as torch sees fit", int)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", str(self.root))
+        object.__setattr__(self, "betas", tuple(self.betas))
+        self._one_of("kind", get_args(TrainKind))
+        self._one_of("precision", get_args(TrainPrecision))
+        self._one_of("levels", (2, 3))
+        self._one_of("bits", (8, 16))
+        for name, low, high in _LIMITS:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not low <= value <= high:
+                raise ConfigError(f"{name}={value!r}: must lie in {low:g}..{high:g}")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas={self.betas}: must be two numbers from 0 up to 1")
+        if self.crop % 2**self.levels:
+            raise ConfigError(
+                f"crop={self.crop}: a network of {self.levels} levels needs multiples of"
+                f" {2**self.levels}"
+            )
+        if self.batch % (self.devices * self.nodes):
+            raise ConfigError(
+                f"batch={self.batch}: {self.devices * self.nodes} devices cannot share it evenly"
+            )
+        if self.steps + self.fine_steps < 1:
+            raise ConfigError("at least one step is needed: set steps or fine_steps")
+        if self.sharp is not None and self.kind != "pairs":
+            raise ConfigError(f"sharp goes with kind pairs, not {self.kind}")
+        if self.dual and self.kind == "pairs":
+            raise ConfigError("plain pairs have no dual-pixel views; use kind dpdd or synthetic")
+        check_name(self.name)
+
+    def _one_of(self, name: str, allowed: tuple[Any, ...]) -> None:
+        if getattr(self, name) not in allowed:
+            choices = ", ".join(map(str, allowed))
+            raise ConfigError(f"{name}={getattr(self, name)!r}: must be one of {choices}")
+
+    @property
+    def total(self) -> int:
+        """Steps of both phases."""
+        return self.steps + self.fine_steps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON and TOML."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainOptions:
+        """Inverse of :meth:`to_dict`; an unknown option is an error."""
+        kinds = {item.name: type(item.default) for item in fields(cls)}
+        unknown = sorted(map(str, set(values) - set(kinds)))
+        if unknown:
+            raise ConfigError(f"training has no option {', '.join(unknown)}")
+        for key, value in values.items():
+            wanted = kinds[key]
+            allowed = {int: (int,), float: (int, float), bool: (bool,), tuple: (tuple, list)}
+            fits = isinstance(value, allowed.get(wanted, (str,))) or (
+                value is None and wanted is type(None)
+            )
+            if not fits or (isinstance(value, bool) and wanted is not bool):
+                raise ConfigError(f"{key}={value!r}: not a value for this option of training")
+        return cls(**values)
+
+
+_LIMITS = (
+    ("held_out", 0, 0.9),
+    ("blocks", 1, 16),
+    ("channels", 1, 1024),
+    ("steps", 0, 10**9),
+    ("fine_steps", 0, 10**9),
+    ("rate", 1e-9, 1),
+    ("fine_rate", 1e-9, 1),
+    ("final_rate", 0, 1),
+    ("warmup", 0, 10**9),
+    ("perceptual", 0, 1e3),
+    ("attention_rate", 0, 100),
+    ("attention_loss", 0, 100),
+    ("clip", 0, 1e6),
+    ("ema", 0, 0.999999),
+    ("batch", 1, 4096),
+    ("crop", 16, 4096),
+    ("largest", 0, 100),
+    ("shrink", 0.1, 1),
+    ("noise", 0, 1),
+    ("noisy", 0, 1),
+    ("validate", 1, 10**9),
+    ("crops", 1, 10**5),
+    ("save", 1, 10**9),
+    ("seed", 0, 2**31 - 1),
+    ("devices", 1, 1024),
+    ("nodes", 1, 1024),
+    ("threads", 0, 1024),
+)
+
+
+def preset_values(name: str | Path) -> dict[str, Any]:
+    """Read a preset: one of ours by name, or a TOML file of one's own."""
+    text = str(name)
+    if text in PRESETS:
+        content = files("napari_kpac.training").joinpath(f"presets/{text}.toml").read_text("utf-8")
+    else:
+        path = Path(text)
+        if path.suffix != ".toml":
+            raise ConfigError(
+                f"no preset is called {text!r}; there are {', '.join(PRESETS)}; or give a .toml"
+            )
+        try:
+            content = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the preset {path}: {error}") from error
+    try:
+        values = tomllib.loads(content)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"the preset {text} is not valid TOML: {error}") from error
+    return values
+
+
+def preset(name: str | Path, /, **changes: Any) -> TrainOptions:
+    """Make options from a preset and what differs from it."""
+    return TrainOptions.from_dict({**preset_values(name), **changes})

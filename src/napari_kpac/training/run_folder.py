@@ -1,0 +1,115 @@
+"""The folder of a run: options, metrics, states, models and previews.
+
+Not for: what is written into a state (state) or a model (weights).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.files import replacing
+from napari_kpac.pictures import write_image
+from napari_kpac.training.options import TrainOptions
+from napari_kpac.training.validation import Scores
+
+OPTIONS, METRICS, STATE = "options.json", "metrics.csv", "state.safetensors"
+LAST, BEST, EMA = "last.safetensors", "best.safetensors", "ema.safetensors"
+
+
+class RunFolder:
+    """Where a run keeps everything."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def state(self) -> Path:
+        """File of the state."""
+        return self.path / STATE
+
+    def begin(self, options: TrainOptions) -> None:
+        """Begin a run in an empty place."""
+        if (self.path / OPTIONS).exists():
+            raise ConfigError(
+                f"{self.path} holds a run already; resume it, or choose another folder"
+            )
+        with replacing(self.path / OPTIONS) as temporary:
+            temporary.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
+
+    def options(self) -> TrainOptions:
+        """Read the options that the run was begun with."""
+        path = self.path / OPTIONS
+        try:
+            values = json.loads(path.read_text("utf-8"))
+        except FileNotFoundError as error:
+            raise FileError(f"{self.path} holds no run (it has no {OPTIONS})") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise FileError(f"cannot read {path}: {error}") from error
+        if not isinstance(values, dict):
+            raise FileError(f"{path} holds no options of training")
+        return TrainOptions.from_dict(values)
+
+    def preview(self, step: int, scores: Scores) -> None:
+        """Keep the picture of a validation."""
+        write_image(self.path / "previews" / f"{step:07d}.png", scores.preview)
+
+
+class Metrics:
+    """A table with one row for every step that is told of."""
+
+    def __init__(self, folder: Path, columns: list[str], upto: int) -> None:
+        """Open the table; rows after step ``upto`` are of work that will be done again."""
+        self._path = folder / METRICS
+        self._columns = columns
+        kept = [row for row in self._rows() if int(row["step"]) <= upto]
+        with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(kept)
+        self._board = _board(folder, upto)
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the row of a step."""
+        line = io.StringIO()
+        row = {"step": str(step), **{k: f"{v:.6g}" for k, v in values.items()}}
+        csv.DictWriter(line, self._columns).writerow(row)
+        with self._path.open("a", newline="") as file:
+            file.write(line.getvalue())
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Finish the event file, if there is one."""
+        if self._board is not None:
+            self._board.close()
+
+    def _rows(self) -> list[dict[str, str]]:
+        """Read the whole rows that are there; a row that was cut off is left out."""
+        try:
+            with self._path.open(newline="") as file:
+                rows = list(csv.DictReader(file))
+        except (OSError, csv.Error, UnicodeDecodeError):
+            return []
+        return [
+            row
+            for row in rows
+            if (row.get("step") or "").isdigit()
+            and set(row) == set(self._columns)
+            and None not in row.values()
+        ]
+
+
+def _board(folder: Path, upto: int) -> Any:
+    """Open an event file for TensorBoard, where that is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "events"), purge_step=upto + 1)
