@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from napari_kpac.cli import reproduce_figures
 from napari_kpac.cli.common import Commands, add_command, print_json, print_table
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def register(commands: Commands) -> None:
         default=0.01,
         help="noise-to-signal ratio of the inverse (default: %(default)s)",
     )
+    reproduce_figures.register(targets)
 
 
 def _params(given: argparse.Namespace) -> None:

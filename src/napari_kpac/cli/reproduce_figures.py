@@ -1,0 +1,139 @@
+"""``napari-kpac reproduce cost|attention|modulation``: cost, and figures of a network at work.
+
+Not for: computing them (evaluation).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from napari_kpac.cli.common import Commands, add_command, print_json, print_table
+
+if TYPE_CHECKING:
+    from napari_kpac.evaluation.figures import NetworkFigure
+
+
+def register(targets: Commands) -> None:
+    """Declare the commands."""
+    cost = add_command(
+        targets,
+        "cost",
+        _cost,
+        summary="measure time and memory of the paper's networks here, and count the rest",
+        example="napari-kpac reproduce cost --size 1280x720",
+    )
+    cost.add_argument(
+        "--size", type=_size, default=(720, 1280), metavar="WxH", help="default: 1280x720"
+    )
+    cost.add_argument(
+        "--repeats", type=int, default=3, help="the best time counts (default: %(default)s)"
+    )
+    for name, what in (
+        ("attention", "a picture and every alpha of every block"),
+        ("modulation", "the result with each dilation alone"),
+    ):
+        figure = add_command(
+            targets,
+            name,
+            _attention if name == "attention" else _modulation,
+            summary=f"make the paper's figure of {what}, for any picture",
+            example=f"napari-kpac reproduce {name} photo.jpg -o figures",
+        )
+        figure.add_argument(
+            "picture",
+            type=Path,
+            nargs="?",
+            metavar="PICTURE",
+            help="default: scikit-image's 'coffee'",
+        )
+        figure.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+        figure.add_argument("--model", default="default", help="name or file (default: default)")
+        figure.add_argument("--device", default="auto", help="default: auto")
+
+
+def _cost(given: argparse.Namespace) -> None:
+    from napari_kpac.cli.progress import show
+    from napari_kpac.evaluation.costing import cost_steps
+
+    rows = show(cost_steps(given.size, given.repeats), "cost", "network")
+    if given.json:
+        print_json([row.to_dict() for row in rows])
+        return
+    height, width = given.size
+    least = min(row.seconds for row in rows)
+    print(f"Measured here at {width}x{height}; the paper's columns are the paper's, at 1280x720,")
+    print("its time on the authors' GPU")
+    print_table(
+        (
+            "network", "params (M)", "paper", "GFLOPs", "paper's way", "paper",
+            "seconds", "ratio", "paper (s)", "peak (GB)", "forward (GB)",
+        ),
+        [
+            (
+                row.label,
+                f"{row.parameters / 1e6:.2f}",
+                _printed(row.paper_parameters, 2),
+                f"{row.flops / 1e9:.0f}",
+                f"{row.flops_paper_way / 1e9:.0f}",
+                _printed(row.paper_flops, 0),
+                f"{row.seconds:.2f}",
+                f"{row.seconds / least:.2f}",
+                _printed(row.paper_seconds, 2),
+                f"{row.peak / 1e9:.2f}",
+                f"{row.forward / 1e9:.2f}",
+            )
+            for row in rows
+        ],
+    )  # fmt: skip
+    print("\nThe paper's way leaves the transposed convolutions out. Peak is the whole process,")
+    print("torch included; forward is what a forward pass adds to the loaded network and input.")
+
+
+def _attention(given: argparse.Namespace) -> None:
+    from napari_kpac.evaluation.figures import attention_figure
+
+    _write(given, "attention", attention_figure)
+
+
+def _modulation(given: argparse.Namespace) -> None:
+    from napari_kpac.evaluation.figures import modulation_figure
+
+    _write(given, "modulation", modulation_figure)
+
+
+def _write(given: argparse.Namespace, name: str, make: Callable[..., NetworkFigure]) -> None:
+    from napari_kpac.files import replacing
+    from napari_kpac.pictures import read_image, write_image
+
+    if given.picture is None:
+        from skimage import data
+
+        picture = data.coffee()
+    else:
+        picture = read_image(given.picture)
+    figure = make(picture, given.model, given.device)
+    stem = "coffee" if given.picture is None else given.picture.stem
+    written = write_image(given.output / f"{stem}-{name}.png", figure.picture)
+    numbers = written.with_suffix(".json")
+    with replacing(numbers) as temporary:
+        temporary.write_text(json.dumps(figure.numbers, indent=2) + "\n")
+    if given.json:
+        print_json({"numbers": figure.numbers, "files": [str(written), str(numbers)]})
+    else:
+        print(f"Wrote {written.resolve()} and {numbers.name}")
+
+
+def _printed(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _size(text: str) -> tuple[int, int]:
+    try:
+        width, height = (int(part) for part in text.lower().split("x"))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is no size; write WxH, e.g. 1280x720") from error
+    return height, width
