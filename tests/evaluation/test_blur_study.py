@@ -38,7 +38,7 @@ def test_rows_are_what_detection_and_scores_give(cuhk, tiny_model):
     found = finish(kpac.evaluate(options))
     enlarged = [f"tiny, alpha_1, enlarged {n}x" for n in (1, 2, 4)]
     assert [line.method for line in found.lines] == [*enlarged, "ebdb", "local variance"]
-    pictures = {found.study.pictures.name(i): found.study.pictures[i] for i in range(3)}
+    pictures = {found.study.data.name(i): found.study.data[i] for i in range(3)}
     for method, settings in (
         (enlarged[1], {"model": "tiny", "upsampling": 2}),
         ("local variance", {"source": "variance"}),

@@ -1,4 +1,4 @@
-"""``napari-kpac reproduce cost|attention|modulation``: cost, and figures of a network at work.
+"""``napari-kpac reproduce cost|attention|modulation|limits``: what networks cost and do.
 
 Not for: computing them (evaluation).
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from napari_kpac.cli.common import Commands, add_command, print_json, print_table
 
@@ -50,9 +49,21 @@ def register(targets: Commands) -> None:
             metavar="PICTURE",
             help="default: scikit-image's 'coffee'",
         )
-        figure.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
-        figure.add_argument("--model", default="default", help="name or file (default: default)")
-        figure.add_argument("--device", default="auto", help="default: auto")
+        _add_network(figure)
+    limits = add_command(
+        targets,
+        "limits",
+        _limits,
+        summary="show what a model cannot do: odd bokeh, very large blur",
+        example="napari-kpac reproduce limits -o figures",
+    )
+    _add_network(limits)
+
+
+def _add_network(figure: argparse.ArgumentParser) -> None:
+    figure.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    figure.add_argument("--model", default="default", help="name or file (default: default)")
+    figure.add_argument("--device", default="auto", help="default: auto")
 
 
 def _cost(given: argparse.Namespace) -> None:
@@ -96,28 +107,38 @@ def _cost(given: argparse.Namespace) -> None:
 def _attention(given: argparse.Namespace) -> None:
     from napari_kpac.evaluation.figures import attention_figure
 
-    _write(given, "attention", attention_figure)
+    name, picture = _picture(given.picture)
+    _write(given, f"{name}-attention", attention_figure(picture, given.model, given.device))
 
 
 def _modulation(given: argparse.Namespace) -> None:
     from napari_kpac.evaluation.figures import modulation_figure
 
-    _write(given, "modulation", modulation_figure)
+    name, picture = _picture(given.picture)
+    _write(given, f"{name}-modulation", modulation_figure(picture, given.model, given.device))
 
 
-def _write(given: argparse.Namespace, name: str, make: Callable[..., NetworkFigure]) -> None:
+def _limits(given: argparse.Namespace) -> None:
+    from napari_kpac.evaluation.limits import limits_figure
+
+    _write(given, "limits", limits_figure(given.model, given.device))
+
+
+def _picture(path: Path | None) -> tuple[str, Any]:
+    from napari_kpac.pictures import read_image
+
+    if path is not None:
+        return path.stem, read_image(path)
+    from skimage import data
+
+    return "coffee", data.coffee()
+
+
+def _write(given: argparse.Namespace, name: str, figure: NetworkFigure) -> None:
     from napari_kpac.files import replacing
-    from napari_kpac.pictures import read_image, write_image
+    from napari_kpac.pictures import write_image
 
-    if given.picture is None:
-        from skimage import data
-
-        picture = data.coffee()
-    else:
-        picture = read_image(given.picture)
-    figure = make(picture, given.model, given.device)
-    stem = "coffee" if given.picture is None else given.picture.stem
-    written = write_image(given.output / f"{stem}-{name}.png", figure.picture)
+    written = write_image(given.output / f"{name}.png", figure.picture)
     numbers = written.with_suffix(".json")
     with replacing(numbers) as temporary:
         temporary.write_text(json.dumps(figure.numbers, indent=2) + "\n")

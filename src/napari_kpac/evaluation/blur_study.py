@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from napari_kpac.datasets import open_masked
 from napari_kpac.datasets.cuhk import MaskedPicture
 from napari_kpac.detection import detect
 from napari_kpac.detection.scores import BETAS_SQUARED, RULES, ScoreReport, score
 from napari_kpac.evaluation.comparators import make_models
 from napari_kpac.evaluation.ledger import Key, Row
+from napari_kpac.evaluation.metrics import Picture
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.probe import Evidence
 
@@ -34,8 +37,8 @@ class BlurStudy:
 
     def __init__(self, options: EvaluateOptions) -> None:
         self.options = options
-        self.pictures = open_masked(options)
-        self.count = min(len(self.pictures), options.limit or len(self.pictures))
+        self.data = open_masked(options)
+        self.count = min(len(self.data), options.limit or len(self.data))
         self._models = {model.name: model for model in make_models(options.model, options.device)}
         self._measures: Mapping[str, Mapping[str, Any]] = {
             **{
@@ -52,7 +55,7 @@ class BlurStudy:
         }
         self._order = [(index, name) for index in range(self.count) for name in self._measures]
         self.keys: Sequence[Key] = [
-            (self.pictures.name(index), name, 0.0) for index, name in self._order
+            (self.data.name(index), name, 0.0) for index, name in self._order
         ]
         self.columns = [
             *(f"{measure} by {rule}" for rule in RULE_NAMES for measure in MEASURES),
@@ -66,18 +69,28 @@ class BlurStudy:
         return {
             "options": self.options.to_dict(),
             "methods": {name: dict(model.settings) for name, model in self._models.items()},
-            "pictures": [self.pictures.name(index) for index in range(self.count)],
+            "pictures": [self.data.name(index) for index in range(self.count)],
         }
 
     def measure(self, index: int) -> tuple[Row, Evidence | None]:
         """Measure one row."""
+        picture, values = self._detect(index)
+        report = score(values, picture.mask, "blurred")
+        return Row(*self.keys[index], _scores(report)), None
+
+    def pictures(self, index: int) -> Mapping[str, Picture]:
+        """Make the pictures of one row again: what went in, the blur map, and the truth."""
+        picture, values = self._detect(index)
+        truth = picture.mask.astype(np.float32)
+        return {"picture": picture.image, "truth": truth, self._order[index][1]: values}
+
+    def _detect(self, index: int) -> tuple[MaskedPicture, Picture]:
         number, name = self._order[index]
         if self._last is None or self._last[0] != number:
-            self._last = number, self.pictures[number]
+            self._last = number, self.data[number]
         picture = self._last[1]
         found = detect(picture.image, range="unit", rgb=True, **self._measures[name])
-        report = score(found.values, picture.mask, "blurred")
-        return Row(*self.keys[index], _scores(report)), None
+        return picture, found.values
 
 
 def _scores(report: ScoreReport) -> dict[str, float]:

@@ -5,15 +5,22 @@ Not for: what is measured (study, blur_study), tables, or terminals (cli).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from napari_kpac.evaluation.blur_study import BlurStudy
-from napari_kpac.evaluation.ledger import Ledger
+from napari_kpac.evaluation.ledger import Ledger, Row
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.study import PairStudy
 from napari_kpac.evaluation.summary import Line, summarise
 from napari_kpac.progress import Progress, Steps
+
+
+@dataclass(frozen=True)
+class EvaluateProgress(Progress):
+    """One more row is there."""
+
+    row: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -54,10 +61,25 @@ def evaluate(options: EvaluateOptions, output: Path | None = None) -> Steps[Eval
     for index, key in enumerate(study.keys):
         if not ledger.has(key):
             ledger.add(*study.measure(index))
-        yield Progress(index + 1, len(study.keys), f"{key[0]}: {key[1]}")
+        stage = f"{key[0]}: {key[1]}"
+        yield EvaluateProgress(index + 1, len(study.keys), stage, row=ledger.find(key))
     found = Evaluation(options, study, ledger, summarise(ledger))
-    if output is None:
-        return found
-    from napari_kpac.evaluation.report import write_report
+    return found if output is None else (yield from write_report(found, output))
 
-    return (yield from write_report(found, output))
+
+def export_steps(found: Evaluation, output: Path) -> Steps[Evaluation]:
+    """Write an evaluation that is only in memory into a folder, as if it had been made there."""
+    written = Ledger(found.ledger.columns, output, found.study.settings)
+    for row in found.ledger.rows:
+        if not written.has(row.key):
+            written.add(row, found.ledger.evidence_of(row.key))
+    return (yield from write_report(replace(found, ledger=written), output))
+
+
+def write_report(found: Evaluation, output: Path) -> Steps[Evaluation]:
+    """Write the summary and the page of an evaluation into its folder."""
+    # Not above: the report knows what an evaluation is.
+    from napari_kpac.evaluation.report import report_steps
+
+    page = yield from report_steps(found, output)
+    return replace(found, report=page)

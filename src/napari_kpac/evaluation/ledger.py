@@ -102,11 +102,15 @@ class Ledger:
 
     def evidence(self, method: str, noise: float) -> list[Evidence]:
         """Give what was collected for a method, picture by picture."""
-        keys = [key for key in self._rows if key[1:] == (method, noise)]
+        found = [self.evidence_of(key) for key in self._rows if key[1:] == (method, noise)]
+        return [each for each in found if each is not None]
+
+    def evidence_of(self, key: Key) -> Evidence | None:
+        """Give what was collected for one row, if anything was."""
         if self.folder is None:
-            return [self._evidence[key] for key in keys if key in self._evidence]
-        paths = [self._evidence_file(key) for key in keys]
-        return [_read_evidence(path) for path in paths if path.exists()]
+            return self._evidence.get(key)
+        path = self._evidence_file(key)
+        return _read_evidence(path) if path.exists() else None
 
     def _check_settings(self, path: Path, settings: Mapping[str, Any]) -> None:
         record = json.loads(json.dumps({"settings": settings, "columns": self.columns}))

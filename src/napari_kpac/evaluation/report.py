@@ -9,7 +9,6 @@ import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,7 +32,7 @@ REPORT = "report.html"
 TITLE = "Evaluation with napari-kpac"
 
 
-def write_report(found: Evaluation, folder: Path) -> Steps[Evaluation]:
+def report_steps(found: Evaluation, folder: Path) -> Steps[Path]:
     """Write the summary and the page; yields after every case that is shown."""
     with replacing(folder / SUMMARY) as temporary:
         temporary.write_text(json.dumps(summary_of(found), indent=2) + "\n")
@@ -45,7 +44,7 @@ def write_report(found: Evaluation, folder: Path) -> Steps[Evaluation]:
             yield Progress(total, total, f"report: case {done} of at most {2 * SHOWN}")
     with replacing(folder / REPORT) as temporary:
         temporary.write_text(page_of(found, cases), encoding="utf-8")
-    return replace(found, report=folder / REPORT)
+    return folder / REPORT
 
 
 def summary_of(found: Evaluation) -> dict[str, Any]:

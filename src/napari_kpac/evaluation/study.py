@@ -25,6 +25,7 @@ from napari_kpac.evaluation.comparators import (
     make_models,
 )
 from napari_kpac.evaluation.ledger import Key, Row
+from napari_kpac.evaluation.metrics import Picture
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.perceptual import lpips_measure, why_no_lpips
 from napari_kpac.evaluation.probe import (
@@ -35,6 +36,9 @@ from napari_kpac.evaluation.probe import (
     variance_evidence,
 )
 from napari_kpac.evaluation.rivals import make_rival
+
+DIFFERENCE = "result minus sharp"
+"""The picture of a row that has a sign: the mean over the channels."""
 
 
 class Study(Protocol):
@@ -54,6 +58,9 @@ class Study(Protocol):
 
     def measure(self, index: int) -> tuple[Row, Evidence | None]:
         """Measure one row."""
+
+    def pictures(self, index: int) -> Mapping[str, Picture]:
+        """Make the pictures of one row again, by what they show; each in 0..1 or -1..1."""
 
 
 class PairStudy:
@@ -110,6 +117,18 @@ class PairStudy:
             found = variance_evidence(pair) if isinstance(comparator, Unchanged) else None
             probe = Probe(comparator.restore(pair.blurred, pair.views), evidence=found)
         return Row(*self.keys[index], self._scores(probe, pair)), probe.evidence
+
+    def pictures(self, index: int) -> Mapping[str, Picture]:
+        """Make the pictures of one row again: what went in, what came out, and the truth."""
+        number, noise, comparator = self._order[index]
+        pair = self.pair(number, noise)
+        restored = np.clip(comparator.restore(pair.blurred, pair.views), 0, 1)
+        return {
+            "sharp": pair.sharp,
+            "blurred": np.clip(pair.blurred, 0, 1),
+            comparator.name: restored,
+            DIFFERENCE: (restored - pair.sharp).mean(axis=2),
+        }
 
     def pair(self, number: int, noise: float) -> Pair:
         """Read a pair and add noise to it; the last one is kept."""
