@@ -81,7 +81,8 @@ def _photograph(*, lights: bool) -> npt.NDArray[np.float32]:
     """Give the part of a photograph that a figure shows, with or without small lights."""
     from skimage import data
 
-    photo = (data.coffee()[50 : 50 + SIDE, 150 : 150 + SIDE] / 255).astype(np.float32)
+    part = data.coffee()[50 : 50 + SIDE, 150 : 150 + SIDE]
+    photo: npt.NDArray[np.float32] = (part / 255).astype(np.float32)
     if not lights:
         return photo
     rng = np.random.default_rng(0)
