@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from napari_kpac.options import DeblurOptions as DeblurOptions
     from napari_kpac.options import DetectionOptions as DetectionOptions
     from napari_kpac.progress import Progress as Progress
+    from napari_kpac.training import TrainOptions as TrainOptions
+    from napari_kpac.training import train as train
     from napari_kpac.weights import ModelCard as ModelCard
     from napari_kpac.weights import load as load
     from napari_kpac.weights import models as models
@@ -56,6 +58,7 @@ _HOMES = {
     "Recipe": "napari_kpac.engine",
     "Result": "napari_kpac.engine",
     "Session": "napari_kpac.engine",
+    "TrainOptions": "napari_kpac.training",
     "blur_map": "napari_kpac.engine",
     "blur_map_steps": "napari_kpac.engine",
     "build": "napari_kpac.network",
@@ -69,6 +72,7 @@ _HOMES = {
     "load": "napari_kpac.weights",
     "load_recipe": "napari_kpac.engine",
     "models": "napari_kpac.weights",
+    "train": "napari_kpac.training",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

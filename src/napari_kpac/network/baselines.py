@@ -41,8 +41,11 @@ class ResidualNet(nn.Module):
         self.decoder = Decoder(config, parts=2)
         initialise(self)
 
-    def forward(self, image: Tensor) -> Tensor:
-        """Deblur an image (batch, 3, H, W) in [-1, 1]; sides are multiples of 4."""
+    def forward(self, image: Tensor, *_: object, **__: object) -> Tensor:
+        """Deblur an image (batch, 3, H, W) in [-1, 1]; sides are multiples of 4.
+
+        It can stand in KPAC's place: what is said of views and attention is passed over.
+        """
         features, skips = self.encoder(image)
         residual: Tensor = self.decoder((features, self.blocks(features)), skips)
         return image + residual

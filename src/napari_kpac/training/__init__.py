@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from napari_kpac.training.loop import Trained as Trained
     from napari_kpac.training.loop import TrainProgress as TrainProgress
+    from napari_kpac.training.loop import read_trained as read_trained
     from napari_kpac.training.loop import resume as resume
     from napari_kpac.training.loop import train as train
     from napari_kpac.training.options import PRESETS as PRESETS
@@ -23,6 +24,7 @@ _HOMES = {
     "TrainProgress": "loop",
     "Trained": "loop",
     "preset": "options",
+    "read_trained": "loop",
     "resume": "loop",
     "train": "loop",
 }

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -26,10 +27,11 @@ from napari_kpac.training.perceptual import PerceptualLoss, read_vgg
 from napari_kpac.training.processes import Processes, join
 from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder
 from napari_kpac.training.schedule import rate_at
-from napari_kpac.training.starting import start_network
+from napari_kpac.training.starting import Network, start_network
 from napari_kpac.training.state import (
     Average,
     Counters,
+    averaged_weights,
     load_state,
     make_optimiser,
     save_state,
@@ -111,6 +113,14 @@ def resume(run: str | Path) -> Steps[Trained]:
     return train(RunFolder(run).options(), run, resume=True)
 
 
+def read_trained(run: str | Path) -> Network:
+    """Make the network of a run with its averaged weights, as they are after its last step."""
+    folder = RunFolder(run)
+    net = start_network(folder.options())
+    net.load_state_dict(averaged_weights(folder.state))
+    return net.requires_grad_(False).eval()
+
+
 class _Trainer:
     """A run at work."""
 
@@ -125,7 +135,7 @@ class _Trainer:
         self.options, self.folder, self.processes, self.data = options, folder, processes, data
         device = processes.device
         net = start_network(options).to(device).train()
-        self.net: KPACNet = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.net: Network = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimiser = make_optimiser(self.net, options)
         self.average = Average(self.net, options.ema)
         self.perceptual = perceptual and perceptual.to(device)
@@ -204,8 +214,8 @@ class _Trainer:
         value = float(processes.mean(error.detach()))
         if not torch.isfinite(loss):
             raise TrainingError(
-                f"the loss is {float(loss)} after {self.counters.step} steps; the state before"
-                " is kept. Resume with a lower rate, in a new run that starts from it"
+                f"the loss is {float(loss.detach())} after {self.counters.step} steps; what was"
+                " saved is kept: start a new run from it, with a lower rate"
             )
         optimiser.step()
         means = (alpha.detach().float().mean(dim=(0, 2, 3)) for alpha in alphas)
@@ -215,7 +225,12 @@ class _Trainer:
         """Add up what is made small besides the mean absolute error."""
         options = self.options
         further = output.new_zeros(())
-        if options.attention_loss and examples.radius is not None and options.scale_attention:
+        if (
+            options.attention_loss
+            and examples.radius is not None
+            and options.scale_attention
+            and alphas
+        ):
             further = options.attention_loss * attention_loss(alphas, examples.radius)
         if self.perceptual is not None and self.counters.step >= options.steps:
             further = further + options.perceptual * self.perceptual(output, examples.sharp)
@@ -244,11 +259,12 @@ class _Trainer:
                 self._write(EMA, self.scores)
 
     def _write(self, name: str, scores: Scores | None) -> None:
-        card = card_of_run(self.options, self.counters, self.data.about, scores)
-        save_network(self.net, self.folder.path / name, card)
+        if isinstance(self.net, KPACNet):
+            card = card_of_run(self.options, self.counters, self.data.about, scores)
+            save_network(self.net, self.folder.path / name, card)
 
     @contextmanager
-    def _averaged(self) -> Iterator[KPACNet]:
+    def _averaged(self) -> Iterator[Network]:
         """Put the averaged weights into the network for a while."""
         kept = {name: value.detach().clone() for name, value in self.net.state_dict().items()}
         self.net.load_state_dict(self.average.weights)
@@ -258,11 +274,10 @@ class _Trainer:
             self.net.load_state_dict(kept)
 
     def _columns(self) -> list[str]:
-        alphas = [
-            _alpha(block, index)
-            for block in range(len(self.net.blocks))
-            for index in range(len(self.net.config.dilations))
-        ]
+        alphas = []
+        if isinstance(self.net, KPACNet):
+            counts = range(len(self.net.blocks)), range(len(self.net.config.dilations))
+            alphas = [_alpha(block, index) for block, index in product(*counts)]
         gains = [f"gain {name}" for name in ("all", *BINS)]
         return ["step", "loss", "rate", "pixels per second", *alphas, "mae", "input mae", *gains]
 

@@ -17,6 +17,7 @@ from napari_kpac.names import check_name
 from napari_kpac.options import option, parse_numbers
 
 TrainKind = Literal["synthetic", "dpdd", "pairs"]
+Network = Literal["kpac", "residual"]
 TrainPrecision = Literal["float32", "bfloat16", "float16"]
 PRESETS = ("default", "paper", "finetune", "smoke")
 
@@ -37,6 +38,9 @@ class TrainOptions:
     skip_bad: bool = option(False, "go on without files that cannot be used")
 
     start: str = option("", "model to start from; by default from scratch")
+    network: Network = option(
+        "kpac", "kpac, or residual: the paper's baseline of 2 levels, only to compare with"
+    )
     levels: int = option(3, "levels of the network, 2 or 3", int)
     blocks: int = option(2, "KPAC blocks", int)
     channels: int = option(48, "channels of the first level; the paper has 48", int)
@@ -86,6 +90,7 @@ class TrainOptions:
         object.__setattr__(self, "betas", tuple(self.betas))
         self._one_of("kind", get_args(TrainKind))
         self._one_of("precision", get_args(TrainPrecision))
+        self._one_of("network", get_args(Network))
         self._one_of("levels", (2, 3))
         self._one_of("bits", (8, 16))
         for name, low, high in _LIMITS:
@@ -105,6 +110,11 @@ class TrainOptions:
             )
         if self.steps + self.fine_steps < 1:
             raise ConfigError("at least one step is needed: set steps or fine_steps")
+        if self.network == "residual" and (self.levels == 3 or self.dual or self.start):
+            raise ConfigError(
+                "network='residual': the baseline has 2 levels, takes one image and starts from"
+                " scratch; set levels=2, dual=False and no start"
+            )
         if self.sharp is not None and self.kind != "pairs":
             raise ConfigError(f"sharp goes with kind pairs, not {self.kind}")
         if self.dual and self.kind == "pairs":

@@ -7,7 +7,7 @@ Fabric. Not for: what is computed (loop).
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,11 @@ from napari_kpac.engine.device import resolve
 from napari_kpac.errors import ConfigError
 from napari_kpac.training.options import TrainOptions
 
-_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
+_PRECISIONS: dict[str, Any] = {
+    "float32": "32-true",
+    "bfloat16": "bf16-mixed",
+    "float16": "16-mixed",
+}
 
 
 class Processes(Protocol):
@@ -110,11 +114,12 @@ class Together:
 
     def computing(self) -> AbstractContextManager[Any]:
         """Compute in the precision that was asked for."""
-        return self._fabric.autocast()  # type: ignore[no-any-return]
+        return self._fabric.autocast()
 
     def mean(self, value: Tensor) -> Tensor:
         """Give the mean over all processes."""
-        return self._fabric.all_reduce(value, reduce_op="mean")  # type: ignore[no-any-return]
+        mean = self._fabric.all_reduce(value, reduce_op="mean")
+        return cast("Tensor", mean)
 
     def wait(self) -> None:
         """Wait for all processes."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from napari_kpac.errors import ConfigError
-from napari_kpac.network import KPACConfig, KPACNet, build
+from napari_kpac.network import KPACConfig, KPACNet, ResidualNet, build
+from napari_kpac.network.layers import initialise
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.weights import load
 
@@ -20,8 +21,13 @@ FIRST = "encoder.levels.0.enter.weight"
 _DECODER = re.compile(r"decoder\.levels\.(\d+)\.(.*)")
 
 
-def start_network(options: TrainOptions) -> KPACNet:
+Network = KPACNet | ResidualNet
+
+
+def start_network(options: TrainOptions) -> Network:
     """Make the network of a run, ready to learn."""
+    if options.network == "residual":
+        return _residual(options)
     wanted = KPACConfig(
         levels=options.levels,
         blocks=options.blocks,
@@ -43,10 +49,18 @@ def start_network(options: TrainOptions) -> KPACNet:
         stride_padding=given.config.stride_padding,
     )
     net = build(wanted, seed=options.seed)
-    taken = transfer(given, net)
-    if not taken:
-        raise ConfigError(f"no layer of {options.start} fits the network that is to be trained")
+    if FIRST not in transfer(given, net):
+        raise ConfigError(
+            f"the layers of {options.start} do not fit the network that is to be trained:"
+            f" it has {given.config.channels} channels, not {options.channels}"
+        )
     return net.requires_grad_()
+
+
+def _residual(options: TrainOptions) -> ResidualNet:
+    net = ResidualNet(options.channels)
+    initialise(net, torch.Generator().manual_seed(options.seed))
+    return net
 
 
 @torch.no_grad()

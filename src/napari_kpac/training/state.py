@@ -121,6 +121,16 @@ def load_state(
     return counters
 
 
+def averaged_weights(path: Path) -> dict[str, Tensor]:
+    """Read the averaged weights of a state, by the names that the network has for them."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name.startswith("ema.")]  # noqa: SIM118
+            return {name.removeprefix("ema."): file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read as the state of a run: {error}") from error
+
+
 def _tensors(
     net: nn.Module, optimiser: torch.optim.Optimizer, average: Average
 ) -> Iterator[tuple[str, Tensor]]:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from napari_kpac.network import KPACNet
 from napari_kpac.training.examples import Data, Examples
 from napari_kpac.training.losses import mean_absolute_error
 from napari_kpac.training.options import TrainOptions
@@ -40,7 +39,9 @@ class Scores:
     """Blurred, deblurred and sharp, from left to right, of a few crops."""
 
 
-def validate(net: KPACNet, data: Data, options: TrainOptions, device: torch.device) -> Scores:
+def validate(
+    net: torch.nn.Module, data: Data, options: TrainOptions, device: torch.device
+) -> Scores:
     """Run a network over the crops kept for validation."""
     sums: dict[str, Tensor] = {}
     rows, means, errors = [], [], []

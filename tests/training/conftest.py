@@ -1,0 +1,39 @@
+"""Photographs to train on, and options of runs that take a second."""
+
+from pathlib import Path
+
+import pytest
+from skimage import data, io
+
+from napari_kpac.training import TrainOptions
+
+TINY = {
+    "channels": 4,
+    "crop": 32,
+    "batch": 2,
+    "largest": 2.0,
+    "shrink": 1.0,
+    "steps": 8,
+    "warmup": 2,
+    "validate": 4,
+    "crops": 2,
+    "save": 3,
+    "threads": 1,
+    "name": "tiny",
+}
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for i, image in enumerate((data.astronaut(), data.coffee(), data.chelsea())):
+        io.imsave(folder / f"{i}.png", image[:200, 40:260], check_contrast=False)
+    return folder
+
+
+@pytest.fixture
+def options(photos):
+    def make(**changes) -> TrainOptions:
+        return TrainOptions(**{**TINY, "root": str(photos), **changes})
+
+    return make

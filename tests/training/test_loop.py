@@ -1,0 +1,287 @@
+"""Runs: they learn, stop at any yield, go on exactly after a kill, and leave whole files."""
+
+import csv
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import napari_kpac as kpac
+from napari_kpac.errors import ConfigError, FileError, TrainingError, WeightsError
+from napari_kpac.progress import finish
+from napari_kpac.training import resume, train
+from napari_kpac.training.options import PRESETS
+from tests.training.test_parts import random_vgg
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "state.safetensors")
+
+
+def equal(one: Path, other: Path) -> bool:
+    first, second = tensors(one), tensors(other)
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_tells_of_itself(options, tmp_path):
+    run = tmp_path / "run"
+    steps, seen = train(options(), run), []
+    while True:
+        try:
+            seen.append(next(steps))
+        except StopIteration as stop:
+            trained = stop.value
+            break
+    assert [event.done for event in seen] == list(range(1, 9))
+    assert all(event.total == 8 and event.loss > 0 and event.rate > 0 for event in seen)
+    assert all(event.throughput > 0 for event in seen)
+    assert seen[-1].eta == 0
+    assert all(len(event.alphas) == 2 and len(event.alphas[0]) == 5 for event in seen)
+    assert [event.done for event in seen if event.scores is not None] == [4, 8]
+    scores = seen[-1].scores
+    assert scores.preview.shape == (64, 96, 3)
+    assert {"all", "0-1 px"} <= set(scores.gains)
+    assert trained.model == run / "best.safetensors"
+    assert {path.name for path in run.iterdir()} >= {
+        "options.json", "metrics.csv", "state.safetensors", "best.safetensors",
+        "last.safetensors", "ema.safetensors", "previews",
+    }  # fmt: skip
+    assert [row["step"] for row in rows(run)] == ["4", "8"]
+    assert sorted(path.name for path in (run / "previews").iterdir()) == [
+        "0000004.png",
+        "0000008.png",
+    ]
+    assert not list(run.glob(".*"))
+
+
+def test_the_result_is_a_model_like_any_other(options, tmp_path):
+    from napari_kpac.weights import install
+
+    trained = finish(train(options(), tmp_path / "run"))
+    install(trained.model)
+    card = next(entry.card for entry in kpac.models() if entry.name == "tiny")
+    assert " steps of 2 crops of 32x32, from scratch" in card.training
+    assert card.figures["steps"] in (4, 8)
+    net = kpac.load("tiny")
+    assert net.config.channels == 4
+
+
+def test_tensorboard_gets_its_events(options, tmp_path):
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="needs the extra train"
+    )
+    finish(train(options(), tmp_path / "run"))
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "events"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("mae")] == [4, 8]
+
+
+@pytest.mark.parametrize("stopped", [1, 4, 5])
+def test_stopping_at_a_yield_keeps_everything(options, tmp_path, stopped):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    finish(train(options(), whole))
+    steps = train(options(), parts)
+    for _ in range(stopped):
+        next(steps)
+    steps.close()
+    rest = resume(parts)
+    assert next(rest).done == stopped + 1
+    finish(rest)
+    assert equal(whole, parts)
+    assert [row["mae"] for row in rows(whole)] == [row["mae"] for row in rows(parts)]
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(options, photos, tmp_path):
+    """SIGKILL at a random moment, twice; in the end all is as if nothing had happened."""
+    given = options(steps=40, save=2, validate=10)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(train(given, whole))
+    chance = random.Random()
+    begin = [
+        f"--{name.replace('_', '-')}={value}"
+        for name, value in given.to_dict().items()
+        if name in ("root", "channels", "crop", "batch", "largest", "shrink", "steps", "warmup",
+                    "validate", "crops", "save", "threads", "name")
+    ]  # fmt: skip
+    preset = tmp_path / "plain.toml"
+    preset.write_text("")
+    command = ["train", "--preset", str(preset), "-o", str(killed), *begin]
+    for _ in range(2):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "napari_kpac", *command], stderr=subprocess.PIPE
+        )
+        before = _modified(killed)
+        while _modified(killed) == before and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        command = ["train", "--resume", str(killed)]
+    done = subprocess.run(
+        [sys.executable, "-m", "napari_kpac", *command], check=True, capture_output=True, text=True
+    )
+    assert "40 steps; the best model is" in done.stdout
+    assert equal(whole, killed)
+    best = [load_file(run / "best.safetensors") for run in (whole, killed)]
+    assert all(torch.equal(best[0][name], best[1][name]) for name in best[0])
+    assert [row["step"] for row in rows(whole)] == [row["step"] for row in rows(killed)]
+    assert [row["loss"] for row in rows(whole)] == [row["loss"] for row in rows(killed)]
+
+
+def _modified(run: Path) -> int:
+    state = run / "state.safetensors"
+    return state.stat().st_mtime_ns if state.exists() else 0
+
+
+def test_an_interrupt_ends_the_step_and_keeps_the_run(options, photos, tmp_path):
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "napari_kpac", "train", "--preset", "smoke", "--root", str(photos),
+         "-o", str(run), "--crop", "32", "--steps", "100000", "--save", "50000", "--channels", "4"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (run / "metrics.csv").exists() or len(rows(run)) < 2:
+        time.sleep(0.02)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume goes on" in said
+    assert "Traceback" not in said
+    steps = resume(run)
+    assert next(steps).done > 20
+    steps.close()
+
+
+def test_smoke_learns_its_batch(photos, tmp_path):
+    """Overfits a fixed batch until its error is below that of the blurred input."""
+    done = subprocess.run(
+        [sys.executable, "-m", "napari_kpac", "train", "--preset", "smoke", "--root", str(photos),
+         "-o", str(tmp_path / "run"), "--json"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert '"steps": 120' in done.stdout
+    last = rows(tmp_path / "run")[-1]
+    assert float(last["mae"]) < float(last["input mae"])
+
+
+def test_two_processes_follow_one(options, tmp_path):
+    """Two gloo processes with batch b learn as one with batch 2b: the first 20 losses agree."""
+    pytest.importorskip("lightning_fabric", reason="needs the extra train")
+    plain = tmp_path / "plain.toml"
+    plain.write_text("")
+    losses = []
+    for devices in (1, 2):
+        run = tmp_path / f"run{devices}"
+        given = options(steps=20, batch=4, validate=1, crops=1, devices=devices, device="cpu")
+        flags = [
+            f"--{name.replace('_', '-')}={value}"
+            for name, value in given.to_dict().items()
+            if name in ("root", "channels", "crop", "batch", "largest", "shrink", "steps",
+                        "warmup", "validate", "crops", "threads", "devices", "device")
+        ]  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-m", "napari_kpac", "train", "--preset", str(plain), *flags,
+             "-o", str(run)],
+            check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        losses.append([float(row["loss"]) for row in rows(run)])
+    assert len(losses[0]) == 20
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_the_second_phase_uses_the_perceptual_loss(options, tmp_path):
+    file = tmp_path / "vgg.safetensors"
+    save_file(random_vgg(), file)
+    results = []
+    for weight in (0.0, 1.0):
+        given = options(steps=2, fine_steps=2, vgg=str(file), perceptual=weight, crop=32)
+        stages = [event.stage for event in train(given, tmp_path / f"run{weight}")]
+        assert stages == ["training", "training", "fine-tuning", "fine-tuning"]
+        results.append(tensors(tmp_path / f"run{weight}"))
+    assert any(not torch.equal(results[0][name], results[1][name]) for name in results[0])
+
+
+def test_the_second_phase_without_weights_is_refused_before_the_start(
+    options, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match="fine_steps=0"):
+        next(train(options(fine_steps=1), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_does_not_overwrite_another(options, tmp_path):
+    finish(train(options(steps=1), tmp_path / "run"))
+    before = (tmp_path / "run" / "state.safetensors").read_bytes()
+    with pytest.raises(ConfigError, match="holds a run already"):
+        next(train(options(steps=1), tmp_path / "run"))
+    assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
+
+
+def test_resuming_nothing_is_refused(tmp_path):
+    with pytest.raises(FileError, match="holds no run"):
+        resume(tmp_path)
+    (tmp_path / "options.json").write_text("[]")
+    with pytest.raises(FileError, match="no options"):
+        resume(tmp_path)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(options, tmp_path, monkeypatch):
+    from napari_kpac.training import loop
+
+    run = tmp_path / "run"
+    steps = train(options(save=1), run)
+    next(steps)
+    before = tensors(run)
+    monkeypatch.setattr(loop, "mean_absolute_error", lambda *_: torch.tensor(float("nan")))
+    with pytest.raises(TrainingError, match="lower rate"):
+        next(steps)
+    assert all(torch.equal(before[name], tensor) for name, tensor in tensors(run).items())
+
+
+def test_the_baseline_trains_and_comes_back(options, tmp_path):
+    from napari_kpac.training import read_trained
+
+    run = tmp_path / "run"
+    events = list(train(options(network="residual", levels=2), run))
+    assert events[-1].scores.mae > 0
+    assert not (run / "best.safetensors").exists()
+    net, state = read_trained(run), tensors(run)
+    assert all(torch.equal(value, state[f"ema.{name}"]) for name, value in net.state_dict().items())
+
+
+def test_a_trained_network_comes_back(options, tmp_path):
+    from napari_kpac.training import read_trained
+
+    finish(train(options(), tmp_path / "run"))
+    net, saved = read_trained(tmp_path / "run"), kpac.load(tmp_path / "run" / "ema.safetensors")
+    assert all(torch.equal(v, saved.state_dict()[k]) for k, v in net.state_dict().items())
+
+
+def test_the_terminal_refuses_nonsense(tmp_path):
+    def call(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "napari_kpac", "train", *arguments],
+            capture_output=True, text=True, cwd=tmp_path,
+        )  # fmt: skip
+
+    assert call("--preset", "fast").returncode == 2
+    assert call("--resume", ".", "--steps", "3").returncode == 2
+    missing = call("--root", "nowhere")
+    assert (missing.returncode, "nowhere" in missing.stderr) == (1, True)
+    shown = call("--help").stdout
+    assert all(name in shown for name in PRESETS)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,235 @@
+"""Losses, rates, starts and states: each against what it should be by definition."""
+
+import math
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import napari_kpac as kpac
+from napari_kpac.errors import ConfigError, FileError, WeightsError
+from napari_kpac.network import KPACConfig
+from napari_kpac.training import TrainOptions
+from napari_kpac.training.losses import alpha_targets, attention_loss, mean_absolute_error
+from napari_kpac.training.perceptual import PerceptualLoss, layout, read_vgg
+from napari_kpac.training.schedule import rate_at
+from napari_kpac.training.starting import FIRST, start_network, transfer
+from napari_kpac.training.state import (
+    Average,
+    Counters,
+    is_attention,
+    load_state,
+    make_optimiser,
+    save_state,
+    set_rate,
+)
+from napari_kpac.weights import ModelCard, save_network
+
+
+def test_mean_absolute_error_is_of_the_range():
+    assert float(mean_absolute_error(torch.ones(1, 3, 2, 2), -torch.ones(1, 3, 2, 2))) == 1
+
+
+def test_larger_blur_calls_larger_dilations():
+    radius = torch.tensor([0.0, 1.0, 6.0, 12.0]).view(1, 1, 1, 4)
+    wanted = alpha_targets(radius, 5)[0, :, 0]
+    assert (wanted.diff(dim=1) >= 0).all()
+    assert (wanted[:, 1:].diff(dim=0) <= 0).all()
+    assert wanted[0, 1] == pytest.approx(0.5)
+    assert wanted[4, 2] == pytest.approx(0.5)
+    assert wanted[:, 0].max() < 0.05
+    assert wanted[:, 3].min() > 0.95
+
+
+def test_attention_loss_is_smallest_at_its_target():
+    radius = torch.rand(2, 32, 32) * 10
+    pooled = torch.nn.functional.avg_pool2d(radius[:, None], 8)
+    wanted = alpha_targets(pooled, 5)
+    best = attention_loss([wanted], radius)
+    assert best < attention_loss([wanted * 0.8], radius)
+    assert best < attention_loss([1 - wanted], radius)
+
+
+def test_the_rate_rises_falls_and_changes_phase():
+    options = TrainOptions(
+        steps=100, warmup=10, rate=1e-3, final_rate=0.1, fine_steps=5, fine_rate=7e-6
+    )
+    rates = [rate_at(step, options) for step in range(105)]
+    assert rates[:10] == pytest.approx([1e-3 * (i + 1) / 11 for i in range(10)])
+    assert rates[10] == pytest.approx(1e-3)
+    assert rates[55] == pytest.approx(1e-3 * (0.1 + 0.9 * (1 + math.cos(math.pi / 2)) / 2))
+    assert rates[10:100] == sorted(rates[10:100], reverse=True)
+    assert rates[100:] == [7e-6] * 5
+    steady = TrainOptions(steps=100, warmup=0, rate=1e-3, final_rate=1.0)
+    assert {rate_at(step, steady) for step in range(100)} == {1e-3}
+
+
+def test_attention_has_a_rate_of_its_own():
+    net = kpac.build(KPACConfig(channels=4))
+    optimiser = make_optimiser(net, TrainOptions(attention_rate=0.05))
+    set_rate(optimiser, 1e-3)
+    names = {id(p): name for name, p in net.named_parameters()}
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            share = 0.05 if is_attention(names[id(parameter)]) else 1
+            assert group["lr"] == pytest.approx(1e-3 * share)
+    assert sum(is_attention(name) for name in names.values()) == 2 * (10 + 4)
+
+
+def test_the_average_follows_its_formula():
+    net = torch.nn.Linear(1, 1, bias=False)
+    average, expected = Average(net, 0.5), float(net.weight.detach())
+    for step in range(20):
+        with torch.no_grad():
+            net.weight.fill_(step)
+        average.update(net, step)
+        keep = min(0.5, (1 + step) / (10 + step))
+        expected = keep * expected + (1 - keep) * step
+    assert float(average.weights["weight"]) == pytest.approx(expected, rel=1e-5)
+
+
+def saved(tmp_path, config, seed=7):
+    net = kpac.build(config, seed=seed)
+    path = tmp_path / "start.safetensors"
+    save_network(net, path, ModelCard(name="start"))
+    return net, path
+
+
+def test_a_dual_network_starts_as_the_single_one(tmp_path):
+    """On equal views the first layer gives what it gave: half of each, added up."""
+    single, path = saved(tmp_path, KPACConfig(channels=4, shape_hidden=12))
+    dual = start_network(TrainOptions(start=str(path), dual=True, channels=4))
+    assert dual.config.views == 2
+    assert dual.config.shape_hidden == 12
+    image = torch.rand(1, 3, 32, 32)
+    torch.testing.assert_close(dual(image, (image, image)), single(image))
+    assert all(parameter.requires_grad for parameter in dual.parameters())
+
+
+def test_two_levels_start_with_what_fits(tmp_path):
+    three, path = saved(tmp_path, KPACConfig(channels=4))
+    two = start_network(TrainOptions(start=str(path), levels=2, channels=4))
+    ours, theirs = two.state_dict(), three.state_dict()
+    assert torch.equal(
+        ours["encoder.levels.2.enter.weight"], theirs["encoder.levels.2.enter.weight"]
+    )
+    for level in (0, 1):
+        for part in ("up.weight", "merge.weight"):
+            name = f"decoder.levels.{level}.{part}"
+            assert torch.equal(ours[name], theirs[f"decoder.levels.{level + 1}.{part}"])
+    assert torch.equal(ours["blocks.1.fusion.weight"], theirs["blocks.1.fusion.weight"])
+
+
+def test_a_single_network_from_a_dual_one():
+    dual, single = kpac.build(KPACConfig(channels=4, views=2)), kpac.build(KPACConfig(channels=4))
+    assert FIRST in transfer(dual, single)
+    image = torch.rand(1, 3, 32, 32)
+    torch.testing.assert_close(single(image), dual(image, (image, image)))
+
+
+def test_a_start_that_does_not_fit_is_refused(tmp_path):
+    _, path = saved(tmp_path, KPACConfig(channels=6))
+    with pytest.raises(ConfigError, match="has 6 channels, not 5"):
+        start_network(TrainOptions(start=str(path), channels=5))
+
+
+def test_a_state_comes_back_whole(tmp_path):
+    options = TrainOptions()
+
+    def fresh(seed):
+        net = kpac.build(KPACConfig(channels=4), seed=seed)
+        return net, make_optimiser(net, options), Average(net, 0.9)
+
+    net, optimiser, average = fresh(1)
+    for step in range(3):
+        net(torch.rand(1, 3, 16, 16)).square().mean().backward()
+        optimiser.step()
+        average.update(net, step)
+    path = tmp_path / "state.safetensors"
+    save_state(path, net, optimiser, average, Counters(3, 0.5, 2, 1.5))
+    other, other_optimiser, other_average = fresh(2)
+    assert load_state(path, other, other_optimiser, other_average) == Counters(3, 0.5, 2, 1.5)
+    image = torch.rand(1, 3, 16, 16)
+    for each, its_optimiser in ((net, optimiser), (other, other_optimiser)):
+        each.zero_grad()
+        each(image).square().mean().backward()
+        its_optimiser.step()
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+        assert torch.equal(average.weights[name], other_average.weights[name])
+
+
+def test_damaged_and_foreign_states_are_refused(tmp_path):
+    net = kpac.build(KPACConfig(channels=4))
+    given = net, make_optimiser(net, TrainOptions()), Average(net, 0.9)
+    path = tmp_path / "state.safetensors"
+    with pytest.raises(FileError, match="no state to resume"):
+        load_state(path, *given)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(FileError, match="damaged"):
+        load_state(path, *given)
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(FileError, match="no counters"):
+        load_state(path, *given)
+    save_file(
+        {"a": torch.zeros(1)},
+        path,
+        {"counters": '{"step": 1, "best": 1, "best_step": 1, "seconds": 1}'},
+    )
+    with pytest.raises(FileError, match="another network"):
+        load_state(path, *given)
+
+
+def random_vgg():
+    generator = torch.Generator().manual_seed(0)
+    weights = {}
+    for name, inputs, outputs in layout():
+        weights[f"{name}.weight"] = torch.randn(outputs, inputs, 3, 3, generator=generator) * 0.05
+        weights[f"{name}.bias"] = torch.randn(outputs, generator=generator) * 0.05
+    return weights
+
+
+def test_the_perceptual_loss_is_vgg_up_to_conv4_4():
+    """Against the same layers written out as modules, in torchvision's order."""
+    from torch import nn
+
+    weights, modules = random_vgg(), []
+    for width in (64, 64, "M", 128, 128, "M", 256, 256, 256, 256, "M", 512, 512, 512, 512):
+        if width == "M":
+            modules.append(nn.MaxPool2d(2))
+            continue
+        name = f"features.{len(modules)}"
+        conv = nn.Conv2d(weights[f"{name}.weight"].shape[1], width, 3, padding=1)
+        conv.load_state_dict({kind: weights[f"{name}.{kind}"] for kind in ("weight", "bias")})
+        modules += [conv, nn.ReLU()]
+    assert len(modules) == 27
+    reference = nn.Sequential(*modules)
+    pictures = [torch.rand(1, 3, 32, 40) * 2.4 - 1.2 for _ in range(2)]
+
+    def normalised(picture):
+        mean = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+        std = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+        return (((picture + 1) / 2).clip(0, 1) - mean) / std
+
+    first, second = (reference(normalised(picture)) for picture in pictures)
+    loss = PerceptualLoss(weights)(*pictures)
+    torch.testing.assert_close(loss, ((first - second) ** 2).mean())
+
+
+def test_vgg_weights_are_checked_before_training(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match="needs VGG-19 weights"):
+        read_vgg()
+    file = tmp_path / "hub" / "checkpoints" / "vgg19-dcbb9e9d.pth"
+    file.parent.mkdir(parents=True)
+    torch.save(random_vgg(), file)
+    with pytest.raises(WeightsError, match="SHA-256"):
+        read_vgg()
+    good = tmp_path / "vgg.safetensors"
+    save_file(random_vgg(), good)
+    assert set(read_vgg(str(good))) == set(random_vgg())
+    partial = random_vgg()
+    del partial["features.25.weight"]
+    save_file(partial, good)
+    with pytest.raises(WeightsError, match=r"features\.25\.weight"):
+        read_vgg(str(good))
