@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from napari_kpac.cli.common import Commands, add_command, print_json, print_table
+from napari_kpac.cli.common import Commands, add_command, print_json, print_tables
 from napari_kpac.errors import ConfigError
 
 MISTAKE = 2
@@ -54,11 +54,7 @@ def _evaluate(given: argparse.Namespace) -> int:
         lines = [line.to_dict() for line in found.lines]
         print_json({"options": options.to_dict(), "lines": lines})
         return 0
-    for table in tables_of(found):
-        print(f"\n{table.title}")
-        print_table(table.headings, table.rows)
-        if table.note:
-            print(f"({table.note})")
+    print_tables(tables_of(found))
     if found.report is not None:
         print(f"\nWrote {found.report.resolve()}")
     return 0

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from napari_kpac.cli import reproduce_figures
-from napari_kpac.cli.common import Commands, add_command, print_json, print_table
+from napari_kpac.cli import reproduce_figures, reproduce_variants
+from napari_kpac.cli.common import Commands, add_command, print_json, print_table, print_tables
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation import CountRow
@@ -57,55 +57,27 @@ def register(commands: Commands) -> None:
         help="noise-to-signal ratio of the inverse (default: %(default)s)",
     )
     reproduce_figures.register(targets)
+    reproduce_variants.register(targets)
 
 
 def _params(given: argparse.Namespace) -> None:
     from napari_kpac.evaluation import parameter_tables
+    from napari_kpac.evaluation.cost_tables import parameters_as_tables
 
-    tables = parameter_tables()
     if given.json:
-        _print_tables_json(tables)
+        _print_tables_json(parameter_tables())
         return
-    for title, rows in tables.items():
-        print(f"\nParameters: {title}")
-        print_table(
-            ("network", "paper (M)", "ours (M)", "ours, exactly", ""),
-            [
-                (
-                    row.label,
-                    "-" if row.paper is None else f"{row.paper:.2f}",
-                    f"{row.ours / 1e6:.2f}",
-                    f"{row.ours:,}",
-                    row.note,
-                )
-                for row in rows
-            ],
-        )
+    print_tables(parameters_as_tables())
 
 
 def _flops(given: argparse.Namespace) -> None:
     from napari_kpac.evaluation import flops_tables
+    from napari_kpac.evaluation.cost_tables import flops_as_tables
 
-    tables = flops_tables()
     if given.json:
-        _print_tables_json(tables)
+        _print_tables_json(flops_tables())
         return
-    for title, rows in tables.items():
-        print(f"\n{title}, in billions; two per multiply-accumulate")
-        print_table(
-            ("network", "paper", "ours, paper's way", "ours, in full", ""),
-            [
-                (
-                    row.label,
-                    "-" if row.paper is None else f"{row.paper:.0f}",
-                    "-" if row.ours_paper_way is None else f"{row.ours_paper_way / 1e9:.1f}",
-                    f"{row.ours / 1e9:.1f}",
-                    row.note,
-                )
-                for row in rows
-            ],
-        )
-    print("\nThe paper's way leaves the transposed convolutions out.")
+    print_tables(flops_as_tables())
 
 
 def _print_tables_json(tables: dict[str, list[CountRow]]) -> None:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from napari_kpac.cli.common import Commands, add_command, print_json, print_table
+from napari_kpac.cli.common import Commands, add_command, print_json, print_tables
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.figures import NetworkFigure
@@ -68,40 +68,14 @@ def _add_network(figure: argparse.ArgumentParser) -> None:
 
 def _cost(given: argparse.Namespace) -> None:
     from napari_kpac.cli.progress import show
+    from napari_kpac.evaluation.cost_tables import cost_table
     from napari_kpac.evaluation.costing import cost_steps
 
     rows = show(cost_steps(given.size, given.repeats), "cost", "network")
     if given.json:
         print_json([row.to_dict() for row in rows])
         return
-    height, width = given.size
-    least = min(row.seconds for row in rows)
-    print(f"Measured here at {width}x{height}; the paper's columns are the paper's, at 1280x720,")
-    print("its time on the authors' GPU")
-    print_table(
-        (
-            "network", "params (M)", "paper", "GFLOPs", "paper's way", "paper",
-            "seconds", "ratio", "paper (s)", "peak (GB)", "forward (GB)",
-        ),
-        [
-            (
-                row.label,
-                f"{row.parameters / 1e6:.2f}",
-                _printed(row.paper_parameters, 2),
-                f"{row.flops / 1e9:.0f}",
-                f"{row.flops_paper_way / 1e9:.0f}",
-                _printed(row.paper_flops, 0),
-                f"{row.seconds:.2f}",
-                f"{row.seconds / least:.2f}",
-                _printed(row.paper_seconds, 2),
-                f"{row.peak / 1e9:.2f}",
-                f"{row.forward / 1e9:.2f}",
-            )
-            for row in rows
-        ],
-    )  # fmt: skip
-    print("\nThe paper's way leaves the transposed convolutions out. Peak is the whole process,")
-    print("torch included; forward is what a forward pass adds to the loaded network and input.")
+    print_tables([cost_table(rows, given.size)])
 
 
 def _attention(given: argparse.Namespace) -> None:
@@ -146,10 +120,6 @@ def _write(given: argparse.Namespace, name: str, figure: NetworkFigure) -> None:
         print_json({"numbers": figure.numbers, "files": [str(written), str(numbers)]})
     else:
         print(f"Wrote {written.resolve()} and {numbers.name}")
-
-
-def _printed(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -68,19 +68,19 @@ def _case(
     study: PairStudy, number: int, noise: float, gain: float, methods: Sequence[Comparator]
 ) -> Case:
     pair = study.pair(number, noise)
-    rows, columns = _where(squared_error(pair.blurred, pair.sharp))
+    where = crop_where(squared_error(pair.blurred, pair.sharp))
     crops = []
     for method in (Unchanged(), *methods):
         restored = method.restore(pair.blurred, pair.views)
         caption = f"{method.name}, {psnr(restored, pair.sharp):.2f} dB"
-        crops.append((restored[rows, columns], caption))
-    crops.append((pair.sharp[rows, columns], "sharp"))
+        crops.append((restored[where], caption))
+    crops.append((pair.sharp[where], "sharp"))
     return Case(pair.name, methods[0].name, gain, crops)
 
 
-def _where(error: Picture) -> tuple[slice, slice]:
-    """Choose the part in which the input is farthest from the truth."""
-    side = min(SIDE, *error.shape)
+def crop_where(error: Picture, side: int = SIDE) -> tuple[slice, slice]:
+    """Choose the square of a picture in which an error (H, W) is largest."""
+    side = min(side, *error.shape)
     smooth = uniform_filter(error, side)
     row, column = np.unravel_index(np.argmax(smooth), smooth.shape)
     starts = (

@@ -59,6 +59,11 @@ def number(value: float | None, name: str) -> str:
     return f"{value:.2f}" if name.startswith(("psnr", *PROBE_COLUMNS)) else f"{value:.4f}"
 
 
+def printed(value: float | None, digits: int) -> str:
+    """Write a figure with the digits that the paper gives it."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
 def _binned(line: Line) -> bool:
     return any(column("psnr", where) in line.means for where in BINS)
 
@@ -137,14 +142,14 @@ def _paper_quality(found: Evaluation) -> Table:
         ("lpips", lambda row: row.lpips),
     )
     rows = []
-    for printed in paper.QUALITY:
-        theirs = [_printed(value(printed), name) for name, value in measures]
-        mine = [line for line in found.lines if labels.get(line.method) == printed.label]
+    for row in paper.QUALITY:
+        theirs = [printed(value(row), 2 if name == "psnr" else 3) for name, value in measures]
+        mine = [line for line in found.lines if labels.get(line.method) == row.label]
         for line in (line for line in mine if line.noise == 0):
             ours = [number(line.means.get(name), name) for name, _ in measures]
-            rows.append((printed.label, *theirs, line.method, *ours))
+            rows.append((row.label, *theirs, line.method, *ours))
         if not mine:
-            rows.append((printed.label, *theirs, NOT_MEASURED, "-", "-", "-"))
+            rows.append((row.label, *theirs, NOT_MEASURED, "-", "-", "-"))
     return Table(
         "The paper's comparison, and ours",
         ("paper", "PSNR", "SSIM", "LPIPS", "here", "PSNR", "SSIM", "LPIPS"),
@@ -152,11 +157,6 @@ def _paper_quality(found: Evaluation) -> Table:
         f"{ON_DPDD}, SSIM of preset paper; ours are of {_data(found)}, SSIM of preset "
         f"{found.options.ssim}. Compare them only on the same data and preset",
     )
-
-
-def _printed(value: float | None, name: str) -> str:
-    """Write a figure with the digits that the paper gives it."""
-    return "-" if value is None else f"{value:.{2 if name == 'psnr' else 3}f}"
 
 
 def _paper_labels(found: Evaluation) -> Mapping[str, str]:
@@ -209,7 +209,7 @@ def _paper_detection() -> Table:
         "The paper's figures",
         ("measure of blur", "F-measure", "accuracy"),
         [
-            (name, _printed(scores["F-measure"], "f"), _printed(scores["accuracy"], "accuracy"))
+            (name, printed(scores["F-measure"], 3), printed(scores["accuracy"], 3))
             for name, scores in paper.DETECTION.items()
         ],
         "the paper's, on 200 pictures of CUHK; it does not define its F-measure or threshold",

@@ -21,10 +21,10 @@ from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.task import Task, single
 
 KINDS = (
-    ("sharp photographs, blurred here", "synthetic"),
-    ("DPDD, or what synthesise wrote", "dpdd"),
-    ("two folders of pairs", "pairs"),
-    ("pictures with masks of their blur (CUHK)", "cuhk"),
+    ("sharp photographs", "synthetic"),
+    ("DPDD", "dpdd"),
+    ("folders of pairs", "pairs"),
+    ("CUHK blur masks", "cuhk"),
 )
 
 
@@ -33,16 +33,24 @@ class Controls(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kind = ComboBox(label="data", choices=list(KINDS), tooltip="What the folder holds.")
+        self.kind = ComboBox(
+            label="data",
+            choices=list(KINDS),
+            tooltip="What the folder holds: sharp photographs, which are blurred here; DPDD, or "
+            "what 'synthesise' wrote; blurred and sharp pictures; pictures and masks.",
+        )
         self.root = FileEdit(
             label="folder",
             mode=FileDialogMode.EXISTING_DIRECTORY,
             tooltip="The folder of the data.",
         )
+        self.root.choose_btn.text = "..."
         self.split = ComboBox(
             label="split", choices=SPLITS, value="val", tooltip="Which part of the data to use."
         )
-        self.dual = CheckBox(label="dual-pixel views", tooltip="Use the left and right views too.")
+        self.dual = CheckBox(
+            label="dual-pixel", text="use both views", tooltip="Use the left and right views too."
+        )
         self.blurred = ComboBox(
             label="blurred is",
             choices=("white", "black"),

@@ -27,7 +27,8 @@ from napari_kpac.widgets.task import Task
 if TYPE_CHECKING:
     from napari_kpac.evaluation import EvaluateOptions, Evaluation
 
-NAMES = ("picture", "method", "noise %")
+NAMES = ("picture", "method")
+NOISE, COUNT = "noise %", "pictures"
 PAPERS = ("psnr", "ssim", "lpips")
 """Columns for which the paper prints figures."""
 
@@ -132,25 +133,29 @@ class EvaluateWidget(DockedWidget):
             content = self._pictures.content
             if not content.headings:
                 columns = [c for c in row.scores if c in (*PAPERS, "mae")] or list(row.scores)
-                self._pictures.reset_to((*NAMES, *columns))
-            scores = [row.scores.get(name) for name in content.headings[len(NAMES) :]]
-            content.append((row.picture, row.method, row.noise, *scores))
+                self._pictures.reset_to((*NAMES, *columns, NOISE))
+            scores = [row.scores.get(name) for name in content.headings[len(NAMES) : -1]]
+            content.append((row.picture, row.method, *scores, row.noise))
 
     def _show_result(self, found: Evaluation) -> None:
         self._found = found
         columns = [name for name in found.ledger.columns if name in (*PAPERS, "mae")]
         columns = columns or list(found.ledger.columns)
-        headings = ("method", "noise %", "pictures", *columns)
+        headings = ("method", *columns, NOISE, COUNT)
         rows: list[tuple[Cell, ...]] = [
-            (line.method, line.noise, float(line.pictures), *(line.means.get(c) for c in columns))
+            (line.method, *(line.means.get(c) for c in columns), line.noise, float(line.pictures))
             for line in found.lines
         ]
         if "psnr" in columns:
             rows += [
-                (f"paper, on DPDD: {row.label}", None, None,
-                 *(getattr(row, name) if name in PAPERS else None for name in columns))
+                (
+                    f"paper, on DPDD: {row.label}",
+                    *(getattr(row, name) if name in PAPERS else None for name in columns),
+                    None,
+                    None,
+                )
                 for row in paper.QUALITY
-            ]  # fmt: skip
+            ]
         self._means.reset_to(headings, rows)
         self._pictures.resizeColumnsToContents()
         if found.report is not None:
