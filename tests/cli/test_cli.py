@@ -57,6 +57,11 @@ def test_version():
         "models import",
         "reproduce params",
         "reproduce inverse-kernels",
+        "reproduce cost",
+        "reproduce attention",
+        "reproduce limits",
+        "reproduce ablation",
+        "reproduce all",
         "synthesise",
     ],
 )

@@ -12,6 +12,9 @@ from napari_kpac.evaluation.benchmark import SIDE, SyntheticCases
 from napari_kpac.evaluation.bins import BINS, inside
 from napari_kpac.evaluation.texture import textured
 
+FIXED = ((0.9209, 0.2854), (1.4329, 0.3030), (4.5331, 0.4343), (2.9295, 0.4355))
+"""Mean radius and mean value of each case; they change only with the benchmark itself."""
+
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
@@ -84,3 +87,21 @@ def test_a_photograph_that_is_too_small_is_named(tmp_path):
     imsave(tmp_path / "small.png", data.astronaut()[:200], check_contrast=False)
     with pytest.raises(KpacError, match=r"small\.png is smaller"):
         SyntheticCases(tmp_path)[0]
+
+
+def test_the_benchmark_does_not_change(photos):
+    """Figures of different days can be compared only while the cases stay what they were."""
+    cases = SyntheticCases(photos)
+    found = [
+        (float(np.abs(cases[i].radius).mean()), float(cases[i].blurred.mean())) for i in range(4)
+    ]
+    np.testing.assert_allclose(found, FIXED, atol=2e-3)
+
+
+def test_dual_pixel_views_share_the_scene(photos):
+    single, dual = SyntheticCases(photos)[1], SyntheticCases(photos, dual=True)[1]
+    assert single.views is None
+    assert np.array_equal(single.radius, dual.radius)
+    # Only on average: each has noise of its own, and the mean is one of light, not of sRGB.
+    assert np.abs(np.mean(dual.views, axis=0) - dual.blurred).mean() < 0.01
+    assert not np.array_equal(*dual.views)

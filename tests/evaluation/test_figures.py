@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from skimage.io import imread, imsave
 
 import napari_kpac as kpac
@@ -11,6 +12,7 @@ from napari_kpac.cli import main
 from napari_kpac.evaluation import costing
 from napari_kpac.evaluation.drawing import line_plot
 from napari_kpac.evaluation.figures import attention_figure, modulation_figure
+from napari_kpac.network import count_parameters
 
 
 @pytest.fixture
@@ -21,19 +23,30 @@ def picture(tmp_path):
     return path
 
 
-def test_cost_is_measured_for_every_network(capsys):
+def test_cost_is_measured_in_a_process_for_each_network(capsys, monkeypatch):
+    chosen = tuple(n for n in costing.NETWORKS if n.label in ("KPAC (2-level)", "KPAC (3-level)"))
+    assert chosen == costing.NETWORKS[:2]  # the processes count from the first
+    monkeypatch.setattr(costing, "NETWORKS", chosen)
     assert main(["reproduce", "cost", "--size", "64x32", "--repeats", "1", "--json"]) == 0
     rows = {row["label"]: row for row in json.loads(capsys.readouterr().out)}
-    assert set(rows) == {network.label for network in costing.NETWORKS}
+    assert set(rows) == {network.label for network in chosen}
     for row in rows.values():
         assert row["seconds"] > 0
-        assert 10_000_000 < row["forward"] < row["peak"] or row["forward"] >= 0
-        assert row["flops"] >= row["flops_paper_way"]
+        assert 0 < row["forward"] < row["peak"]
+        assert row["flops"] > row["flops_paper_way"]
     assert rows["KPAC (3-level)"]["parameters"] == 2_059_053
-    assert rows["KPAC (dual)"]["parameters"] == 2_062_653
-    assert rows["residual baseline"]["parameters"] == 2_259_843
-    assert rows["DPDNet (dual)"]["flops"] > 5 * rows["KPAC (3-level)"]["flops"]
     assert rows["KPAC (3-level)"]["paper_flops"] == 197
+
+
+def test_every_network_of_the_cost_table_runs():
+    expected = {"KPAC (dual)": 2_062_653, "residual baseline": 2_259_843}
+    for network in costing.NETWORKS:
+        with torch.device("meta"):
+            net = network.make().eval()
+            made = net(torch.empty(network.shape((32, 48))))
+        assert made.shape == (1, 3, 32, 48)
+        if network.label in expected:
+            assert count_parameters(net) == expected[network.label]
 
 
 def test_a_bad_size_is_refused(capsys):
