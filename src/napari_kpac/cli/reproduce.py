@@ -6,7 +6,6 @@ Not for: computing them (evaluation).
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,17 +87,15 @@ def _inverse_kernels(given: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from napari_kpac.evaluation import inverse_kernel_figures
-    from napari_kpac.files import replacing
     from napari_kpac.pictures import write_image
+    from napari_kpac.records import write_record
 
     numbers: dict[str, Any] = {"epsilon": given.epsilon}
     written = []
     for figure in tqdm(inverse_kernel_figures(given.epsilon), total=5, disable=None, unit="figure"):
         written.append(write_image(given.output / f"{figure.name}.png", figure.picture))
         numbers[figure.name] = figure.numbers
-    with replacing(given.output / "numbers.json") as temporary:
-        temporary.write_text(json.dumps(numbers, indent=2) + "\n")
-    written.append(given.output / "numbers.json")
+    written.append(write_record(given.output / "numbers.json", numbers))
     if given.json:
         print_json({"numbers": numbers, "files": [str(path) for path in written]})
         return

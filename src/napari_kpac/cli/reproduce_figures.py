@@ -6,7 +6,6 @@ Not for: computing them (evaluation).
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,13 +108,11 @@ def _picture(path: Path | None) -> tuple[str, Any]:
 
 
 def _write(given: argparse.Namespace, name: str, figure: NetworkFigure) -> None:
-    from napari_kpac.files import replacing
     from napari_kpac.pictures import write_image
+    from napari_kpac.records import write_record
 
     written = write_image(given.output / f"{name}.png", figure.picture)
-    numbers = written.with_suffix(".json")
-    with replacing(numbers) as temporary:
-        temporary.write_text(json.dumps(figure.numbers, indent=2) + "\n")
+    numbers = write_record(written.with_suffix(".json"), figure.numbers)
     if given.json:
         print_json({"numbers": figure.numbers, "files": [str(written), str(numbers)]})
     else:

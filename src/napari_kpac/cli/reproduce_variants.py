@@ -6,7 +6,6 @@ Not for: training and comparing them (evaluation).
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,8 +92,10 @@ def _all(given: argparse.Namespace) -> None:
 
 
 def _tell(given: argparse.Namespace, tables: list[Table]) -> None:
+    from napari_kpac.records import read_record
+
     if given.json:
-        print_json(json.loads((given.output / "results.json").read_text()))
+        print_json(read_record(given.output / "results.json"))
         return
     print_tables(tables)
     print(f"\nWrote {(given.output / 'report.html').resolve()}")

@@ -22,6 +22,7 @@ import numpy as np
 from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.evaluation.probe import Evidence
 from napari_kpac.files import replacing
+from napari_kpac.records import read_record, write_record
 
 RESULTS = "results.csv"
 SETTINGS = "settings.json"
@@ -115,18 +116,13 @@ class Ledger:
     def _check_settings(self, path: Path, settings: Mapping[str, Any]) -> None:
         record = json.loads(json.dumps({"settings": settings, "columns": self.columns}))
         if path.exists():
-            try:
-                before = json.loads(path.read_text())
-            except (OSError, ValueError) as error:
-                raise FileError(f"cannot read {path}: {error}; choose another folder") from error
-            if before != record:
+            if read_record(path) != record:
                 raise ConfigError(
                     f"{path.parent} holds an evaluation with other settings; use the same again, "
                     "or choose another folder"
                 )
             return
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(record, indent=2) + "\n")
+        write_record(path, record)
 
     def _take_up(self, path: Path) -> None:
         """Read the rows that are there; a last line that was cut short is dropped."""

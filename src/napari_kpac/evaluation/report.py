@@ -23,6 +23,7 @@ from napari_kpac.evaluation.summary import INPUT, Line
 from napari_kpac.evaluation.tables import Table, number, tables_of
 from napari_kpac.files import replacing
 from napari_kpac.progress import Progress, Steps
+from napari_kpac.records import write_record
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.evaluating import Evaluation
@@ -34,8 +35,7 @@ TITLE = "Evaluation with napari-kpac"
 
 def report_steps(found: Evaluation, folder: Path) -> Steps[Path]:
     """Write the summary and the page; yields after every case that is shown."""
-    with replacing(folder / SUMMARY) as temporary:
-        temporary.write_text(json.dumps(summary_of(found), indent=2) + "\n")
+    write_record(folder / SUMMARY, summary_of(found))
     cases: list[tuple[str, Case]] = []
     total = len(found.study.keys)
     if isinstance(found.study, PairStudy):

@@ -5,9 +5,7 @@ Not for: training them (variants).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from napari_kpac.evaluation.tables import Table, printed
 from napari_kpac.evaluation.variants import Compared
 from napari_kpac.files import replacing
 from napari_kpac.pictures import write_image
+from napari_kpac.records import write_record
 
 SHOWN = 3
 """Crops that are shown of an experiment."""
@@ -97,18 +96,11 @@ def write_variants(
         write_image(folder / f"{experiment.name}.png", picture)
         body = table_html(made) + picture_html(picture / np.float32(255), experiment.title)
         sections.append(Section(made.title, body))
-    write_json(folder / "results.json", _plain(experiments, compared))
+    write_record(folder / "results.json", _plain(experiments, compared))
     title = "The paper's experiments, made again with napari-kpac"
     with replacing(folder / "report.html") as temporary:
         temporary.write_text(page(title, f"Ours: {label(compared)}.", sections), encoding="utf-8")
     return tables
-
-
-def write_json(path: Path, content: Any) -> Path:
-    """Write numbers for machines."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
-    return path
 
 
 def _plain(experiments: Sequence[Experiment], compared: Compared) -> dict[str, Any]:

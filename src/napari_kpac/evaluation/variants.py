@@ -7,7 +7,6 @@ there are (experiments), or how training works (training).
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,14 +18,14 @@ import numpy as np
 import torch
 
 from napari_kpac.datasets.pair import Floats, Pair
-from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.errors import ConfigError
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.experiments import Experiment, Variant
 from napari_kpac.evaluation.study import with_noise
-from napari_kpac.files import replacing
 from napari_kpac.network import count_parameters
 from napari_kpac.progress import Progress, Steps
+from napari_kpac.records import read_record, write_record
 from napari_kpac.training import TrainOptions, preset, read_trained, resume, train
 from napari_kpac.training.run_folder import OPTIONS, STATE
 from napari_kpac.training.starting import start_network
@@ -182,7 +181,7 @@ def _plan(variants: Sequence[Variant], options: VariantOptions, folder: Path) ->
         "preset": options.preset,
     }
     if path.exists():
-        plan = _read(path)
+        plan = read_record(path)
         steps = int(plan.pop("steps"))
         if plan != wanted or options.steps not in (None, steps):
             raise ConfigError(
@@ -197,8 +196,7 @@ def _plan(variants: Sequence[Variant], options: VariantOptions, folder: Path) ->
             f"a budget of {options.budget:g} s is too small for {len(variants)} variants; "
             "give more time"
         )
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps({**wanted, "steps": steps}, indent=2) + "\n")
+    write_record(path, {**wanted, "steps": steps})
     return steps
 
 
@@ -257,10 +255,8 @@ def _compared(
     for noise in noises:
         path = folder / "scores" / f"{name}{'-dual' if cases.dual else ''}-{noise:g}.json"
         if not path.exists():
-            made = _scores(network, cases, noise)
-            with replacing(path) as temporary:
-                temporary.write_text(json.dumps(made, indent=2) + "\n")
-        found[f"{noise:g}"] = _read(path)
+            write_record(path, _scores(network, cases, noise))
+        found[f"{noise:g}"] = read_record(path)
     return found
 
 
@@ -272,11 +268,3 @@ def _scores(network: Trained | None, cases: SyntheticCases, noise: float) -> dic
         picture = pair.blurred if network is None else network.restore(pair)
         rows.append([measure(picture, pair.sharp) for measure in MEASURES.values()])
     return dict(zip(MEASURES, np.mean(rows, axis=0).tolist(), strict=True))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {path}: {error}; choose another folder") from error
-    return content

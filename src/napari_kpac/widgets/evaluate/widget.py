@@ -164,7 +164,8 @@ class EvaluateWidget(DockedWidget):
             pictures = len({row.picture for row in found.ledger.rows})
             self._message.setText(
                 f"{pictures} pictures. The paper's figures are the paper's, on the test set of "
-                f"DPDD; ours are of this data, SSIM of preset {found.options.ssim}."
+                "DPDD, SSIM of preset paper; ours are of this data, SSIM of preset "
+                f"{found.options.ssim}."
             )
 
     def _choose_folder(self) -> None:
