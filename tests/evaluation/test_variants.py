@@ -175,3 +175,20 @@ def test_a_bad_time_is_a_mistake_in_the_call(text, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "ablation", "--root", "x", "-o", "y", f"--budget={text}"])
     assert stop.value.code == 2
+
+
+@pytest.mark.long
+def test_everything_goes_into_one_report(options, tmp_path, monkeypatch):
+    from napari_kpac.evaluation import costing
+    from napari_kpac.evaluation.everything import everything_steps
+
+    monkeypatch.setattr(costing, "NETWORKS", costing.NETWORKS[:2])
+    tables = finish(everything_steps(options, tmp_path, size=(32, 64)))
+    titles = [each.title for each in tables]
+    assert titles[0] == "Cost, measured here at 64x32"
+    assert titles[-6:] == [experiment.title for experiment in EXPERIMENTS.values()]
+    text = (tmp_path / "report.html").read_text()
+    assert text.count("data:image/png") == 5 + 3 + 6
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        variant.slug for experiment in EXPERIMENTS.values() for variant in experiment.variants
+    }

@@ -12,7 +12,7 @@ import numpy as np
 from skimage import data
 
 from napari_kpac.evaluation.cost_tables import cost_table, flops_as_tables, parameters_as_tables
-from napari_kpac.evaluation.costing import cost_steps
+from napari_kpac.evaluation.costing import SIZE, cost_steps
 from napari_kpac.evaluation.experiments import EXPERIMENTS
 from napari_kpac.evaluation.figures import attention_figure, modulation_figure
 from napari_kpac.evaluation.inverse_kernels import inverse_kernel_figures
@@ -29,11 +29,13 @@ EPSILON = 0.01
 """Of the inverse kernels."""
 
 
-def everything_steps(options: VariantOptions, folder: Path) -> Steps[list[Table]]:
-    """Train all variants of all experiments, measure the cost, and draw every figure."""
+def everything_steps(
+    options: VariantOptions, folder: Path, size: tuple[int, int] = SIZE
+) -> Steps[list[Table]]:
+    """Train all variants of all experiments, measure the cost at a size, draw every figure."""
     experiments = list(EXPERIMENTS.values())
     compared = yield from variant_steps(experiments, options, folder)
-    costs = cost_table((yield from cost_steps()))
+    costs = cost_table((yield from cost_steps(size)), size)
     counted = [*parameters_as_tables(), *flops_as_tables()]
     sections = [Section(table.title, table_html(table)) for table in (costs, *counted)]
     for title, name, picture in _figures(options.device):

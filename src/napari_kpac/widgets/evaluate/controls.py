@@ -48,9 +48,8 @@ class Controls(QWidget):
         self.split = ComboBox(
             label="split", choices=SPLITS, value="val", tooltip="Which part of the data to use."
         )
-        self.dual = CheckBox(
-            label="dual-pixel", text="use both views", tooltip="Use the left and right views too."
-        )
+        self.dual = CheckBox(label="dual-pixel", tooltip="Use the left and right views too.")
+        self.dual.text = "use both views"
         self.blurred = ComboBox(
             label="blurred is",
             choices=("white", "black"),
