@@ -9,6 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from napari_kpac.batch import BatchOptions as BatchOptions
+    from napari_kpac.batch import Report as Report
+    from napari_kpac.batch import attention_files as attention_files
+    from napari_kpac.batch import blur_map_files as blur_map_files
+    from napari_kpac.batch import deblur_dask as deblur_dask
+    from napari_kpac.batch import deblur_files as deblur_files
     from napari_kpac.detection import Detection as Detection
     from napari_kpac.detection import detect as detect
     from napari_kpac.detection import detect_steps as detect_steps
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from napari_kpac.engine import deblur_steps as deblur_steps
     from napari_kpac.engine import devices as devices
     from napari_kpac.engine import load_recipe as load_recipe
+    from napari_kpac.engine import replay as replay
     from napari_kpac.errors import KpacError as KpacError
     from napari_kpac.evaluation import EvaluateOptions as EvaluateOptions
     from napari_kpac.evaluation import Evaluation as Evaluation
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Aperture": "napari_kpac.optics",
+    "BatchOptions": "napari_kpac.batch",
     "BlurMapOptions": "napari_kpac.options",
     "DeblurOptions": "napari_kpac.options",
     "Detection": "napari_kpac.detection",
@@ -56,13 +64,18 @@ _HOMES = {
     "Modulation": "napari_kpac.engine",
     "Progress": "napari_kpac.progress",
     "Recipe": "napari_kpac.engine",
+    "Report": "napari_kpac.batch",
     "Result": "napari_kpac.engine",
     "Session": "napari_kpac.engine",
     "TrainOptions": "napari_kpac.training",
+    "attention_files": "napari_kpac.batch",
     "blur_map": "napari_kpac.engine",
+    "blur_map_files": "napari_kpac.batch",
     "blur_map_steps": "napari_kpac.engine",
     "build": "napari_kpac.network",
     "deblur": "napari_kpac.engine",
+    "deblur_dask": "napari_kpac.batch",
+    "deblur_files": "napari_kpac.batch",
     "deblur_steps": "napari_kpac.engine",
     "defocus": "napari_kpac.optics",
     "detect": "napari_kpac.detection",
@@ -72,6 +85,7 @@ _HOMES = {
     "load": "napari_kpac.weights",
     "load_recipe": "napari_kpac.engine",
     "models": "napari_kpac.weights",
+    "replay": "napari_kpac.engine",
     "train": "napari_kpac.training",
 }
 

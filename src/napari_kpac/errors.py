@@ -45,3 +45,11 @@ class TrainingError(KpacError):
 
 class CancelledError(KpacError):
     """Work was given up because something newer made it pointless."""
+
+
+class MissingExtraError(KpacError, ImportError):
+    """Something needs a package of an extra that is not installed."""
+
+
+class ClusterError(KpacError, RuntimeError):
+    """A cluster does not answer, or has nobody to work."""

@@ -46,19 +46,19 @@ def test_tiled_equals_untiled_in_float64(height, width, tile, levels):
 def test_what_is_kept_banded_or_on_disk_does_not_matter(height, width, tile, kept, band, scratch):
     from dataclasses import replace
 
-    from napari_kpac.engine import deblurring
+    from napari_kpac.engine import job
 
     net = NETS[3]
     image = picture(height, width)
     whole = run(image, net, tile=None)
-    original = deblurring.make_plan
+    original = job.make_plan
 
     def changed(*args, **kwargs):
         plan = original(*args, **kwargs)
         return replace(plan, kept_skips=tuple(sorted(kept)), band=band, scratch=scratch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deblurring, "make_plan", changed)
+        patch.setattr(job, "make_plan", changed)
         tiled = run(image, net, tile=tile)
     assert tiled.recipe.environment["plan"]["band"] == band
     assert_same(tiled, whole)

@@ -120,13 +120,11 @@ def test_scratch_files_vanish(image, monkeypatch, tmp_path):
     import tempfile
     from dataclasses import replace
 
-    from napari_kpac.engine import deblurring
+    from napari_kpac.engine import job
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    original = deblurring.make_plan
-    monkeypatch.setattr(
-        deblurring, "make_plan", lambda *a, **k: replace(original(*a, **k), scratch=True)
-    )
+    original = job.make_plan
+    monkeypatch.setattr(job, "make_plan", lambda *a, **k: replace(original(*a, **k), scratch=True))
     work = steps(image, tile=64)
     next(work)
     assert list(tmp_path.rglob("*.raw"))

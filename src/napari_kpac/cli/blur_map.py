@@ -6,16 +6,15 @@ Not for: the work (detection).
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
-from napari_kpac.cli.common import Commands, add_command, print_json, print_table
-from napari_kpac.cli.images import add_files, targets
+from napari_kpac.cli.common import Commands, add_command, print_table
+from napari_kpac.cli.images import add_files, batch_options, tell
 from napari_kpac.errors import ConfigError
 
 if TYPE_CHECKING:
-    from napari_kpac.detection import Detection, ScoreReport
+    from napari_kpac.batch import Outcome
     from napari_kpac.options import DetectionOptions
 
 
@@ -31,7 +30,6 @@ def register(commands: Commands) -> None:
         summary="write a map of how blurred each pixel is; also masks, regions and scores",
         example="napari-kpac blur-map holiday.jpg -o blur.tif --mask blurred.png",
     )
-    command.set_defaults(mistake=command.error)
     add_files(command)
     files = command.add_argument_group("files")
     files.add_argument(
@@ -60,41 +58,35 @@ def register(commands: Commands) -> None:
     add_options(command, DetectionOptions)
 
 
-def _blur_map(given: argparse.Namespace) -> None:
-    options = _options(given)
+def _blur_map(given: argparse.Namespace) -> int:
+    options, batch = _options(given), batch_options(given)
+    from napari_kpac.batch import blur_map_files
     from napari_kpac.cli.progress import show
-    from napari_kpac.detection import detect_steps, measure_regions, region_table, score
-    from napari_kpac.detection.export import export, export_table
-    from napari_kpac.pictures import read_image, read_mask
+    from napari_kpac.pictures import read_mask
 
-    truth = read_mask(given.truth) if given.truth else None
-    maps, masks, tables = _targets(given, options)
-    size = {"scale": given.scale, "units": given.units}
-    records = []
-    for source, target, mask, csv in zip(given.inputs, maps, masks, tables, strict=True):
-        image = _slice(read_image(source), given.slice, options)
-        found = show(detect_steps(image, options), source.name)
-        report = None
-        if truth is not None:
-            report = score(found.values, truth, given.polarity, threshold=options.threshold)
-        about = {
-            "image": image,
-            "description": json.dumps(found.to_dict()),
-            "opacity": given.opacity,
-            "reading": options,
-            **size,
-        }
-        written = export(target, found.values, given.format, **about)
-        if mask:
-            written += export(mask, found.mask, **about)
-        if csv:
-            parts = measure_regions(found.values, found.mask, **size)
-            written.append(export_table(csv, region_table(parts)))
-        records.append(_record(source, written, found, report))
-        if not given.json:
-            _tell(written, report)
-    if given.json:
-        print_json(records)
+    _check_names(given)
+    steps = blur_map_files(
+        given.inputs,
+        given.output,
+        options,
+        batch,
+        left=given.left,
+        right=given.right,
+        kind=given.format,
+        mask=given.mask,
+        regions=given.regions,
+        opacity=given.opacity,
+        slice=given.slice,
+        scale=given.scale,
+        units=given.units,
+        truth=read_mask(given.truth) if given.truth else None,
+        polarity=given.polarity,
+    )
+    report = show(steps, "blur-map", "%")
+    if not given.json:
+        for outcome in report.of("made"):
+            _tell(outcome)
+    return tell(given, report)
 
 
 def _options(given: argparse.Namespace) -> DetectionOptions:
@@ -116,73 +108,31 @@ def _options(given: argparse.Namespace) -> DetectionOptions:
         raise
 
 
-def _slice(image: Any, index: tuple[int, ...] | None, options: DetectionOptions) -> Any:
-    """Take one slice of a stack, or all of it."""
-    from napari_kpac.detection.planes import Planes
-    from napari_kpac.errors import ImageError
-
-    if index is None:
-        return image
-    leading = Planes.of(image, options).layout.leading
-    if len(index) != len(leading) or any(n >= size for n, size in zip(index, leading, strict=True)):
-        raise ImageError(
-            f"there is no slice {','.join(map(str, index))}: the leading axes have sizes {leading}"
-        )
-    return image[index]
-
-
-def _targets(
-    given: argparse.Namespace, options: DetectionOptions
-) -> tuple[list[Path], list[Path | None], list[Path | None]]:
-    """Say where maps, masks and tables go; None where they are not wanted."""
-    from napari_kpac.detection.export import SUFFIXES, settings_name
-
-    name = f"-{settings_name(options)}"
-    every = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
-    wanted = SUFFIXES[given.format] if given.format else every
-    usual = wanted[0] if given.format else None
-    maps = list(targets(given.inputs, given.output, wanted, name, usual))
-    nothing: list[Path | None] = [None] * len(maps)
-    masks, tables = nothing, nothing
-    if given.mask:
-        masks = list(targets(given.inputs, given.mask, every, f"{name}-mask", ".png"))
-    if given.regions:
-        tables = list(targets(given.inputs, given.regions, (".csv",), f"{name}-regions", ".csv"))
-    paths = [path for path in (*maps, *masks, *tables) if path is not None]
-    if len(set(paths)) < len(paths):
+def _check_names(given: argparse.Namespace) -> None:
+    names = [path for path in (given.output, given.mask, given.regions) if path and path.suffix]
+    if len(set(names)) < len(names):
         given.mistake("map, mask and regions need different names")
-    return maps, masks, tables
 
 
-def _record(
-    source: Path, written: list[Path], found: Detection, report: ScoreReport | None
-) -> dict[str, Any]:
-    return {
-        "input": str(source),
-        "output": [str(path) for path in written],
-        **found.to_dict(),
-        "blurred": float(found.mask.mean()),
-        **({} if report is None else {"scores": report.to_dict()}),
-    }
-
-
-def _tell(written: list[Path], report: ScoreReport | None) -> None:
-    for path in written:
+def _tell(outcome: Outcome) -> None:
+    for path in outcome.written:
         print(path)
-    if report is None:
+    scores = outcome.record.get("scores")
+    if scores is None:
         return
-    rows = [row.to_dict() for row in report.rows]
+    rows = scores["thresholds"]
     print()
     print_table(
         list(rows[0]),
         [[v if isinstance(v, str) else f"{v:.4f}" for v in row.values()] for row in rows],
     )
     for name, value in (
-        ("average precision", report.average_precision),
-        ("ROC AUC", report.roc_auc),
+        ("average precision", scores["average_precision"]),
+        ("ROC AUC", scores["roc_auc"]),
     ):
         print(f"{name}: {'not defined for this mask' if value is None else f'{value:.4f}'}")
-    print(f"f0.3, f1: F-measure with beta^2 = 0.3 and 1; the mask marks what is {report.polarity}")
+    marked = scores["polarity"]
+    print(f"f0.3, f1: F-measure with beta^2 = 0.3 and 1; the mask marks what is {marked}")
 
 
 def _index(text: str) -> tuple[int, ...]:

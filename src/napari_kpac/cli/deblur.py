@@ -6,19 +6,16 @@ Not for: the work (engine).
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from napari_kpac.cli.common import Commands, add_command, print_json
-from napari_kpac.cli.images import add_files, targets, tell
-from napari_kpac.errors import FileError
+from napari_kpac.cli.common import Commands, add_command
+from napari_kpac.cli.images import add_files, batch_options, tell
 
 if TYPE_CHECKING:
-    from napari_kpac.engine import DeblurOptions, Modulation, Recipe, Result
+    from napari_kpac.batch import BatchOptions
+    from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 
 
 def register(commands: Commands) -> None:
@@ -34,8 +31,6 @@ def register(commands: Commands) -> None:
         example="napari-kpac deblur holiday.jpg -o sharp.png --gains 1,1,1,0.5,0",
     )
     add_files(deblur)
-    deblur.add_argument("--left", type=Path, help="left view of a dual-pixel camera")
-    deblur.add_argument("--right", type=Path, help="right view of a dual-pixel camera")
     deblur.add_argument(
         "--recipe", type=Path, help="recipe to replay; options given beside it go before it"
     )
@@ -79,45 +74,45 @@ def _gains(text: str) -> list[list[float]] | list[float]:
     return rows if len(rows) > 1 else rows[0]
 
 
-def _deblur(given: argparse.Namespace) -> None:
+def _deblur(given: argparse.Namespace) -> int:
+    from napari_kpac.batch import deblur_files
     from napari_kpac.cli.progress import show
-    from napari_kpac.engine import deblur_steps
-    from napari_kpac.pictures import SUFFIXES, read_image, write_image
+    from napari_kpac.engine import load_recipe
 
-    options, modulation = _settings(given)
-    pairs = list(zip(given.inputs, targets(given.inputs, given.output, SUFFIXES), strict=True))
-    views = _views(given)
-    if given.defocus_map and (options.method != "ebdb" or len(pairs) > 1):
-        raise FileError("--defocus-map goes with --method ebdb and one picture")
-    done = []
-    for source, target in pairs:
-        steps = deblur_steps(read_image(source), options, modulation, views=views)
-        result = show(steps, source.name)
-        write_image(target, result.image, json.dumps(result.recipe.to_dict()))
-        if given.save_recipe:
-            result.recipe.save(given.save_recipe)
-        if given.defocus_map and result.sigma is not None:
-            write_image(given.defocus_map, result.sigma, "blur in pixels of sigma (EBDB)")
-        done.append(_record(source, target, result))
-        if not given.json:
-            print(f"{source} -> {target}", file=sys.stderr)
-    if given.json:
-        print_json(done)
+    batch = batch_options(given)
+    recipe = load_recipe(given.recipe) if given.recipe else None
+    options, modulation = _settings(given, recipe)
+    if recipe is not None:
+        _say_what_differs(recipe, options, batch)
+    steps = deblur_files(
+        given.inputs,
+        given.output,
+        options,
+        modulation,
+        batch,
+        left=given.left,
+        right=given.right,
+        recipe=recipe,
+        defocus_map=given.defocus_map,
+    )
+    report = show(steps, "deblur", "%")
+    used = next((outcome.recipe for outcome in report.of("made") if outcome.recipe), None)
+    if given.save_recipe and used:
+        used.save(given.save_recipe)
+    return tell(given, report)
 
 
-def _settings(given: argparse.Namespace) -> tuple[DeblurOptions, Modulation]:
+def _settings(given: argparse.Namespace, recipe: Recipe | None) -> tuple[DeblurOptions, Modulation]:
     """Combine flags and recipe: what is given on the command line goes before the recipe."""
     from dataclasses import replace
 
     from napari_kpac.cli.options import given_options
-    from napari_kpac.engine import DeblurOptions, Modulation, load_recipe
+    from napari_kpac.engine import DeblurOptions, Modulation
 
     chosen = given_options(given, DeblurOptions)
     options, modulation = DeblurOptions(**chosen), Modulation()
-    if given.recipe:
-        recipe = load_recipe(given.recipe)
+    if recipe is not None:
         options, modulation = replace(recipe.options, **chosen), recipe.modulation
-        _check_model(recipe, options.model)
     changes: dict[str, Any] = {}
     if given.gains is not None:
         changes["gains"] = given.gains
@@ -126,53 +121,36 @@ def _settings(given: argparse.Namespace) -> tuple[DeblurOptions, Modulation]:
     return options, replace(modulation, **changes)
 
 
-def _check_model(recipe: Recipe, model: str) -> None:
-    """Refuse to replay a recipe with other weights than it was made with."""
-    from napari_kpac.errors import RecipeError
-    from napari_kpac.weights import load
+def _say_what_differs(recipe: Recipe, options: DeblurOptions, batch: BatchOptions) -> None:
+    """Tell what keeps a replay from being the same bit by bit."""
+    from napari_kpac.engine.replay import differences, recorded_threads
 
-    if model != recipe.options.model or recipe.options.method != "kpac":
-        return
-    card = load(model).card
-    if card.sha256 != recipe.model_sha256:
-        raise RecipeError(
-            f"the recipe was made with other weights of {recipe.model_name!r} than are installed "
-            f"here; install those, or give --model {model} explicitly to use what there is"
+    threads = batch.threads or recorded_threads(recipe.environment)
+    found = differences(recipe, options.device, threads)
+    if found and options.method == "kpac":
+        print(
+            f"made with {', '.join(found)}: the same within one grey level (1e-5)", file=sys.stderr
         )
 
 
-def _views(given: argparse.Namespace) -> tuple[Any, Any] | None:
-    from napari_kpac.pictures import read_image
-
-    if (given.left is None) != (given.right is None):
-        raise FileError("--left and --right go together")
-    if given.left is None:
-        return None
-    if len(given.inputs) != 1:
-        raise FileError("--left and --right go with one picture")
-    return read_image(given.left), read_image(given.right)
-
-
-def _record(source: Path, target: Path, result: Result) -> dict[str, Any]:
-    return {"input": str(source), "output": str(target), "recipe": result.recipe.to_dict()}
-
-
-def _attention(given: argparse.Namespace) -> None:
+def _attention(given: argparse.Namespace) -> int:
+    from napari_kpac.batch import attention_files
     from napari_kpac.cli.options import given_options
     from napari_kpac.cli.progress import show
-    from napari_kpac.engine import DeblurOptions, deblur_steps
-    from napari_kpac.pictures import read_image, write_map
+    from napari_kpac.engine import DeblurOptions
 
-    options = DeblurOptions(**given_options(given, DeblurOptions))
-    written = []
-    for source in given.inputs:
-        result = show(deblur_steps(read_image(source), options), source.name)
-        note = json.dumps(result.recipe.to_dict())
-        maps = result.alpha_at_image()
-        for index in np.ndindex(maps.shape[:-2]):
-            *leading, block, dilation = index
-            place = "".join(f"-{n}" for n in leading)
-            name = f"{source.stem}{place}-block{block + 1}-alpha{dilation + 1}"
-            target = given.output / f"{name}{'.tif' if given.tiff else '.png'}"
-            written.append(str(write_map(target, maps[index], note)))
-    tell(given, written)
+    steps = attention_files(
+        given.inputs,
+        given.output,
+        DeblurOptions(**given_options(given, DeblurOptions)),
+        batch_options(given),
+        left=given.left,
+        right=given.right,
+        suffix=".tif" if given.tiff else ".png",
+    )
+    report = show(steps, "attention", "%")
+    if not given.json:
+        for outcome in report.of("made"):
+            for path in outcome.written:
+                print(path)
+    return tell(given, report)

@@ -1,71 +1,67 @@
-"""What commands on image files share: which go in, where results go, saying so.
+"""What commands on image files share: which go in, how a batch is run, saying what became of it.
 
-Not for: reading and writing them (napari_kpac.pictures).
+Not for: the batches themselves (napari_kpac.batch).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from napari_kpac.cli.common import print_json
-from napari_kpac.errors import FileError
+from napari_kpac.errors import ConfigError
 
-FILES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv")
-"""Endings by which a name is taken for that of a file, and not of a folder."""
+if TYPE_CHECKING:
+    from napari_kpac.batch import BatchOptions, Report
+
+FAILED = 1
 
 
 def add_files(command: argparse.ArgumentParser) -> None:
-    """Add the arguments for image files and for what is made of them."""
-    command.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="image files")
+    """Add the arguments for image files, for what is made of them, and for batches."""
+    from napari_kpac.batch.options import BatchOptions
+    from napari_kpac.cli.options import add_options
+
+    command.set_defaults(mistake=command.error)
+    command.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help="pictures, stacks, folders of them, or patterns like 'photos/*.tif'",
+    )
     command.add_argument(
         "-o", "--output", type=Path, required=True, metavar="OUT", help="a file, or a folder"
     )
+    command.add_argument(
+        "--left", type=Path, help="left view of a dual-pixel camera, or a folder of them"
+    )
+    command.add_argument(
+        "--right", type=Path, help="right view of a dual-pixel camera, or a folder of them"
+    )
+    add_options(command, BatchOptions, "batches")
 
 
-def targets(
-    inputs: list[Path],
-    output: Path,
-    suffixes: tuple[str, ...],
-    tail: str = "",
-    suffix: str | None = None,
-) -> Iterator[Path]:
-    """Say where each result goes: the file that was named, or a file in the folder.
+def batch_options(given: argparse.Namespace) -> BatchOptions:
+    """Read how the batch is to be run; what does not go together is a mistake in the call."""
+    from napari_kpac.batch.options import BatchOptions
+    from napari_kpac.cli.options import given_options
 
-    In a folder, names end in ``tail`` and ``suffix``; without one, in the input's own where
-    that is among the suffixes, else in ``.png``.
-    """
-    if output.suffix.lower() in suffixes and not output.is_dir():
-        if len(inputs) > 1:
-            raise FileError(f"{output} is one file for {len(inputs)} pictures; name a folder")
-        _refuse_input(output, inputs[0])
-        yield output
-        return
-    if output.suffix.lower() in FILES and not output.is_dir():
-        raise FileError(
-            f"{output}: the name must end in one of {', '.join(dict.fromkeys(suffixes))}"
-        )
-    names: dict[str, Path] = {}
-    for path in inputs:
-        own = path.suffix if path.suffix.lower() in suffixes else ".png"
-        name = f"{path.stem}{tail}{suffix or own}"
-        if name in names:
-            raise FileError(f"{names[name]} and {path} would both be written to {output / name}")
-        names[name] = path
-        _refuse_input(output / name, path)
-        yield output / name
+    if not given.inputs and given.left is None and given.right is None:
+        given.mistake("name pictures to work on, or --left and --right")
+    try:
+        return BatchOptions(**given_options(given, BatchOptions))
+    except ConfigError as error:
+        given.mistake(str(error))
+        raise
 
 
-def tell(given: argparse.Namespace, written: list[str]) -> None:
-    """Print the names of the files that were written."""
+def tell(given: argparse.Namespace, report: Report) -> int:
+    """Print what became of a batch; returns the exit code."""
     if given.json:
-        print_json(written)
-    else:
-        for name in written:
-            print(name)
-
-
-def _refuse_input(target: Path, source: Path) -> None:
-    if target.exists() and source.exists() and target.samefile(source):
-        raise FileError(f"{target}: refusing to write over the input; choose another name")
+        print_json([outcome.to_dict() for outcome in report.outcomes])
+    if report.failed or len(report.outcomes) > 1 or report.of("skipped") or report.of("planned"):
+        for line in report.lines():
+            print(line, file=sys.stderr)
+    return FAILED if report.failed else 0

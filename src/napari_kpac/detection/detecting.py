@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from napari_kpac.detection.sources import Map, Measured, Views, blur_values, measure_steps
 from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
-from napari_kpac.engine.deblurring import model_name
+from napari_kpac.engine.job import model_name
 from napari_kpac.engine.model import Model
 from napari_kpac.options import DetectionOptions, ThresholdRule
 from napari_kpac.progress import Steps, finish

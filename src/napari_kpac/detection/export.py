@@ -21,12 +21,13 @@ import tifffile
 
 from napari_kpac.detection.colours import overlaid
 from napari_kpac.detection.planes import Planes
-from napari_kpac.detection.scales import PIXEL, SECONDS, Scale, scale_of
+from napari_kpac.detection.scales import Scale, scale_of
 from napari_kpac.detection.sources import family
 from napari_kpac.errors import ConfigError, FileError, ImageError
 from napari_kpac.files import replacing
 from napari_kpac.options import DetectionOptions, ImageOptions, MapKind
 from napari_kpac.pictures import TIFF, write_image
+from napari_kpac.units import PIXEL, SECONDS
 
 SUFFIXES: dict[MapKind, tuple[str, ...]] = {
     "png8": (".png",),

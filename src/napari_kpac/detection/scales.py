@@ -12,32 +12,7 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.errors import ImageError
-
-PIXEL = "pixel"
-_SHORT = {
-    "micrometer": "um",
-    "micrometre": "um",
-    "micron": "um",
-    "µm": "um",
-    "μm": "um",
-    "Å": "angstrom",
-    "nanometer": "nm",
-    "nanometre": "nm",
-    "millimeter": "mm",
-    "millimetre": "mm",
-    "centimeter": "cm",
-    "centimetre": "cm",
-    "meter": "m",
-    "metre": "m",
-    "second": "s",
-    "millisecond": "ms",
-    "minute": "min",
-    "hour": "h",
-    "px": PIXEL,
-    "": PIXEL,
-}
-SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-"""Units of time."""
+from napari_kpac.units import PIXEL, short_unit
 
 
 @dataclass(frozen=True)
@@ -77,9 +52,3 @@ def scale_of(scale: Sequence[float] | None, units: str | Sequence[Any] | None, a
         if len(given) not in (2, axes):
             raise ImageError(f"{what}={given}: give one for each of the {axes} axes, or two")
     return Scale((1.0,) * (axes - len(sizes)) + sizes, (PIXEL,) * (axes - len(names)) + names)
-
-
-def short_unit(unit: Any) -> str:
-    """Return the short ASCII name of a unit: ``um`` for micrometer, µm and their like."""
-    name = str(unit).strip()
-    return _SHORT.get(name, name)

@@ -4,7 +4,7 @@ Not for: windows (widgets), terminals (cli), or the network's arithmetic (networ
 """
 
 from napari_kpac.engine.blur import BlurMap, blur_map, blur_map_steps
-from napari_kpac.engine.deblurring import deblur, deblur_steps
+from napari_kpac.engine.deblurring import deblur, deblur_steps, replay
 from napari_kpac.engine.device import Device, devices
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.recipe import Recipe, load_recipe
@@ -27,4 +27,5 @@ __all__ = [
     "deblur_steps",
     "devices",
     "load_recipe",
+    "replay",
 ]

@@ -18,6 +18,7 @@ from napari_kpac.options import ImageOptions
 
 Array = npt.NDArray[Any]
 Kind = Literal["grey", "rgb", "rgba"]
+EVERY = slice(None)
 
 
 @dataclass(frozen=True)
@@ -154,11 +155,12 @@ def output_for(layout: Layout, out: Any, image: Any) -> Any:
     return out
 
 
-def read_plane(array: Any, plane: Plane) -> Array:
-    """Load one picture as (H, W, channels); alpha of RGBA is not among the channels."""
+def read_plane(array: Any, plane: Plane, rows: slice = EVERY, columns: slice = EVERY) -> Array:
+    """Load one picture, or a part, as (H, W, channels); alpha of RGBA is not among them."""
     if len(plane.indices) > 1:
-        return np.stack([_numpy(array[index]) for index in plane.indices], axis=-1)
-    picture = _numpy(array[plane.indices[0]])
+        parts = [_numpy(array[(*index, rows, columns)]) for index in plane.indices]
+        return np.stack(parts, axis=-1)
+    picture = _numpy(array[(*plane.indices[0], rows, columns)])
     if plane.kind == "grey":
         return picture[..., None]
     return picture[..., :3]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.engine.deblurring import Job, model_name, within_memory
+from napari_kpac.engine.job import Job, model_name, within_memory
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.plan import Plan

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from napari_kpac.engine.arrays import as_array, layout_for, output_for, read_plane
+from napari_kpac.engine.arrays import Plane, as_array, layout_for, read_plane
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range, restore_into
 from napari_kpac.engine.recipe import Recipe
-from napari_kpac.engine.result import Result
+from napari_kpac.engine.work import Made
 from napari_kpac.errors import ConfigError
 from napari_kpac.optics.classical import two_step_steps
 from napari_kpac.options import DeblurOptions
@@ -27,37 +27,41 @@ STEPS_PER_PLANE = 100
 """Nobody knows beforehand how many levels of blur a picture has: progress is in percent."""
 
 
-def classical_steps(
-    image: Any, options: DeblurOptions, modulation: Modulation, out: Any = None
-) -> Steps[Result]:
-    """Deblur with an estimated defocus map; returns a Result with ``sigma`` and no attention."""
-    if not modulation.is_neutral:
-        raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
-    array = as_array(image)
-    layout = layout_for(array, options)
-    pixel_range = resolve_range(options.range, layout, (array,))
-    out = output_for(layout, out, image)
-    planes = list(layout.planes())
-    sigmas = []
-    for number, plane in enumerate(planes):
-        start = Progress(number * STEPS_PER_PLANE, len(planes) * STEPS_PER_PLANE, "estimating")
+class ClassicalWork:
+    """Deblurring with an estimated defocus map: gives ``sigma`` and no attention."""
+
+    scale = 1
+    by_block = False
+
+    def __init__(
+        self,
+        image: Any,
+        options: DeblurOptions,
+        modulation: Modulation,
+        pixel_range: PixelRange | None = None,
+    ) -> None:
+        if not modulation.is_neutral:
+            raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
+        self.array = as_array(image)
+        self.layout = layout_for(self.array, options)
+        self.range = pixel_range or resolve_range(options.range, self.layout, (self.array,))
+        self.options, self.modulation = options, modulation
+
+    def load(self, plane: Plane) -> PlaneReader:
+        """Read a picture."""
+        return PlaneReader(read_plane(self.array, plane), None, self.range, 1)
+
+    def deblur(
+        self, plane: Plane, reader: PlaneReader, out: Any, number: int, count: int
+    ) -> Steps[Made]:
+        """Estimate the blur of a picture, and undo it."""
+        start = Progress(number * STEPS_PER_PLANE, count * STEPS_PER_PLANE, "estimating")
         yield start
-        reader = PlaneReader(read_plane(array, plane), None, pixel_range, 1)
         whole = Rect(0, reader.height, 0, reader.width)
         residual, sigma = yield from _deblur(reader, whole, start)
-        restore_into(out, array, plane, whole, reader, residual * modulation.strength)
-        sigmas.append(sigma)
-    leading = layout.leading if layout.rgb_channels is None else (len(planes),)
-    nothing = np.empty((0, 0), np.float32)
-    return Result(
-        image=out,
-        alpha=nothing,
-        beta=nothing,
-        recipe=_recipe(options, modulation, pixel_range),
-        size=layout.size,
-        scale=1,
-        sigma=np.stack(sigmas).reshape(*leading, *layout.size),
-    )
+        change = residual * self.modulation.strength
+        restore_into(out, self.array, plane, whole, reader, change)
+        return Made(_recipe(self.options, self.modulation, self.range), sigma=sigma)
 
 
 def _deblur(

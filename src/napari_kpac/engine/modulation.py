@@ -81,8 +81,8 @@ class Modulation:
             and not self.label_gains
         )
 
-    def check(self, config: KPACConfig, size: tuple[int, int]) -> None:
-        """Raise unless this fits a network and a picture."""
+    def check(self, config: KPACConfig, size: tuple[int, int] | None = None) -> None:
+        """Raise unless this fits a network, and a picture of that size."""
         shape = (config.blocks, len(config.dilations))
         for name, gains in [("gains", self.gains), *self.label_gains.items()]:
             if gains is not None and np.shape(gains) not in (shape, shape[1:]):
@@ -91,14 +91,14 @@ class Modulation:
                     f"{np.shape(gains)}; this network has {shape[0]} block(s) of {shape[1]} "
                     f"dilations, so {shape[1:]} or {shape} is needed"
                 )
-        if self.labels is not None and np.shape(self.labels) != size:
+        if size is not None and self.labels is not None and np.shape(self.labels) != size:
             raise ConfigError(f"labels have shape {np.shape(self.labels)}, the picture has {size}")
         for (block, index), value in self.override.items():
             if not (1 <= block <= shape[0] and 1 <= index <= shape[1]):
                 raise ConfigError(
                     f"override[{block}, {index}]: blocks are 1..{shape[0]}, alphas 1..{shape[1]}"
                 )
-            if np.ndim(value) and np.shape(value) != size:
+            if size is not None and np.ndim(value) and np.shape(value) != size:
                 raise ConfigError(
                     f"override[{block}, {index}] has shape {np.shape(value)}, the picture {size}"
                 )

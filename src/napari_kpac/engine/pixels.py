@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.ndimage import distance_transform_edt
 from torch import Tensor
-from torch.nn import functional as F
 
 from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
+from napari_kpac.engine.blocks import BlockPlane
+from napari_kpac.engine.gaps import Pixels, as_slice, continued, without_gaps
 from napari_kpac.errors import ImageError
 from napari_kpac.options import RangeRule
 
@@ -88,8 +88,17 @@ class Rect(NamedTuple):
         return Rect(*(edge // by for edge in self))
 
 
-def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> PixelRange:
-    """Apply a rule to the data.
+def needs_data(rule: RangeRule, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a rule has to look at the pixels."""
+    return rule == "percentile" or (
+        rule == "auto" and not (dtype.kind in "ui" and dtype.itemsize == 1)
+    )
+
+
+def resolve_range(
+    rule: RangeRule, layout: Layout, arrays: Iterable[Any], step: int | None = None
+) -> PixelRange:
+    """Apply a rule to the data; of large stacks to every so many pixels (see ``step``).
 
     ==============  ====================================================================
     rule            black and white
@@ -106,14 +115,14 @@ def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> Pix
     if not isinstance(rule, str):
         return PixelRange(rule[0], rule[1], "given")
     dtype = layout.dtype
-    if rule == "dtype" or (rule == "auto" and dtype.kind in "ui" and dtype.itemsize == 1):
+    if rule != "unit" and not needs_data(rule, dtype):
         if dtype.kind == "f":
             return PixelRange(0.0, 1.0, "dtype")
         info = np.iinfo(dtype)
         return PixelRange(float(info.min), float(info.max), "dtype")
     if rule == "unit":
         return PixelRange(0.0, 1.0, "unit")
-    sample = _sample(layout, arrays)
+    sample = _sample(layout, arrays, step or sampling_step(layout))
     if not sample.size:
         return PixelRange(0.0, 1.0, "unit")
     if rule == "auto" and dtype.kind == "f" and sample.min() >= 0 and sample.max() <= 1:
@@ -126,16 +135,21 @@ def resolve_range(rule: RangeRule, layout: Layout, arrays: Iterable[Any]) -> Pix
     return PixelRange(low, high, "percentile")
 
 
-def _sample(layout: Layout, arrays: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def sampling_step(layout: Layout) -> int:
+    """Return how many pixels apart a sample for the range is taken, along rows and columns."""
+    each = max(1, MOST_SAMPLES // sum(1 for _ in layout.planes()))
+    height, width = layout.size
+    return max(1, int(np.ceil(np.sqrt(height * width / each))))
+
+
+def _sample(
+    layout: Layout, arrays: Iterable[Any], step: int
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     found = []
+    every = slice(None, None, step)
     for array in arrays:
-        planes = list(layout.planes())
-        each = max(1, MOST_SAMPLES // len(planes))
-        for plane in planes:
-            values = read_plane(array, plane)
-            height, width = values.shape[:2]
-            step = max(1, int(np.ceil(np.sqrt(height * width / each))))
-            part = values[::step, ::step].astype(np.float64).ravel()
+        for plane in layout.planes():
+            part = read_plane(array, plane, every, every).astype(np.float64).ravel()
             found.append(part[np.isfinite(part)])
     return np.concatenate(found)
 
@@ -149,8 +163,8 @@ class PlaneReader:
 
     def __init__(
         self,
-        base: Array | None,
-        views: tuple[Array, Array] | None,
+        base: Pixels | None,
+        views: tuple[Pixels, Pixels] | None,
         pixel_range: PixelRange,
         multiple: int,
         dtype: torch.dtype = torch.float32,
@@ -166,12 +180,12 @@ class PlaneReader:
             self.width + -self.width % multiple,
         )
         given = (base,) if views is None else views
-        self._filled = [_fill_gaps(picture) for picture in given if picture is not None]
+        self._filled = [without_gaps(picture) for picture in given if picture is not None]
 
     def read(self, rect: Rect) -> Tensor:
         """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
-        rows = _continued(rect.top, rect.bottom, self.height, self.padded[0])
-        columns = _continued(rect.left, rect.right, self.width, self.padded[1])
+        rows = continued(rect.top, rect.bottom, self.height, self.padded[0])
+        columns = continued(rect.left, rect.right, self.width, self.padded[1])
         parts = [self._normalised(picture, rows, columns) for picture in self._filled]
         return torch.cat(parts, dim=1).contiguous(memory_format=torch.channels_last)
 
@@ -200,8 +214,11 @@ class PlaneReader:
         middle: Array = left + (right - left) / 2
         return middle
 
-    def _normalised(self, picture: Array, rows: Array, columns: Array) -> Tensor:
-        part = picture[_as_slice(rows), :][:, _as_slice(columns)]
+    def _normalised(self, picture: Pixels, rows: Array, columns: Array) -> Tensor:
+        if isinstance(picture, BlockPlane):
+            part = picture[as_slice(rows), as_slice(columns)]
+        else:
+            part = picture[as_slice(rows), :][:, as_slice(columns)]
         exact = np.float32 if self.dtype == torch.float32 and _is_small(part.dtype) else np.float64
         values = torch.from_numpy(np.array(part, dtype=exact))
         values = values.sub_(self.range.low).div_(self.range.half).sub_(1).to(self.dtype)
@@ -224,44 +241,6 @@ def _to_integers(pixels: Array, dtype: np.dtype[Any]) -> Array:
     result: Array = np.where(above | below, 0, rounded).astype(dtype)
     result[above], result[below] = info.max, info.min
     return result
-
-
-def enlarged(picture: Array, factor: int) -> Array:
-    """Enlarge a picture (H, W, channels) by a whole factor, bicubic, in floating point."""
-    if factor == 1:
-        return picture
-    kind = np.float64 if picture.dtype.itemsize > 4 else np.float32
-    tensor = torch.from_numpy(_fill_gaps(picture).astype(kind)).permute(2, 0, 1)[None]
-    larger = F.interpolate(tensor, scale_factor=float(factor), mode="bicubic", align_corners=False)
-    return larger[0].permute(1, 2, 0).numpy()
-
-
-def _fill_gaps(picture: Array) -> Array:
-    """Replace pixels that are not finite by their nearest finite neighbour."""
-    if picture.dtype.kind != "f":
-        return picture
-    gaps = ~np.isfinite(picture).all(axis=-1)
-    if not gaps.any():
-        return picture
-    if gaps.all():
-        return np.zeros_like(picture)
-    nearest = distance_transform_edt(gaps, return_distances=False, return_indices=True)
-    filled: Array = picture[tuple(nearest)]
-    return filled
-
-
-def _continued(start: int, stop: int, size: int, padded: int) -> Array:
-    """Return indices that continue 0..size-1 by reflection, or by the edge where too short."""
-    index = np.arange(start, stop)
-    reflects = padded - size < size
-    return np.where(index < size, index, 2 * (size - 1) - index if reflects else size - 1)
-
-
-def _as_slice(index: Array) -> Any:
-    """Turn consecutive indices into a slice, which makes a view instead of a copy."""
-    if index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index
 
 
 def restore_into(

@@ -84,6 +84,17 @@ class Plan:
         del values["budget"]
         return values
 
+    def needs_no_more_than(self, other: Plan) -> bool:
+        """Tell whether this plan is for the same picture and takes at most as much memory."""
+        return (
+            (self.height, self.width) == (other.height, other.width)
+            and (self.tile <= other.tile or other.is_whole)
+            and set(self.kept_skips) <= set(other.kept_skips)
+            and 1 <= self.band <= other.band
+            and self.tile >= 1
+            and self.scratch >= other.scratch
+        )
+
     def smaller(self, config: KPACConfig) -> Plan:
         """Return a plan that needs less memory, or raise where there is none."""
         if self.kept_skips and not self.is_whole:

@@ -5,10 +5,12 @@ Label images and alpha maps lie beside it as PNG. Not for: running a recipe (deb
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,12 @@ from napari_kpac.engine.modulation import Modulation
 from napari_kpac.errors import ConfigError, KpacError, RecipeError
 from napari_kpac.files import replacing
 from napari_kpac.options import DeblurOptions
+from napari_kpac.pictures import WRITABLE, description_of
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1
+_WHERE = ("model", "device", "tile", "memory")
+"""Options that do not decide about the pixels (the model does, by its hash)."""
 MOST_BYTES = 1_000_000
 """A recipe is small; a larger file is none."""
 
@@ -38,12 +43,35 @@ class Recipe:
     environment: Mapping[str, Any] = field(default_factory=dict)
     """What else may touch the last bits: device, threads, tile plan, versions."""
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of all that decides about the pixels, images included; not of where it ran."""
+        plain = self._settings()
+        plain["model"] = self.model_sha256
+        options = {key: v for key, v in plain["options"].items() if key not in _WHERE}
+        found = hashlib.sha256(json.dumps({**plain, "options": options}, sort_keys=True).encode())
+        if self.modulation.labels is not None:
+            found.update(np.asarray(self.modulation.labels).astype(np.int32).tobytes())
+        for where, value in sorted(self.modulation.override.items()):
+            if np.ndim(value):
+                # As exactly as a recipe file keeps it.
+                levels = np.rint(np.asarray(value, np.float64) * 65535).astype(np.int32)
+                found.update(repr(where).encode() + levels.tobytes())
+        return found.hexdigest()
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; images are left out and only mentioned."""
-        modulation = self.modulation
         return {
             "format": FORMAT,
             "version": VERSION,
+            **self._settings(),
+            "fingerprint": self.fingerprint,
+            "environment": dict(self.environment),
+        }
+
+    def _settings(self) -> dict[str, Any]:
+        modulation = self.modulation
+        return {
             "model": {"name": self.model_name, "sha256": self.model_sha256},
             "options": self.options.to_dict(),
             "modulation": {
@@ -56,7 +84,6 @@ class Recipe:
                 "labels": modulation.labels is not None,
                 "label_gains": {str(k): _plain(v) for k, v in modulation.label_gains.items()},
             },
-            "environment": dict(self.environment),
         }
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
@@ -90,9 +117,14 @@ class Recipe:
 
 
 def load_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe; its images are looked for beside it, by name, and nowhere else."""
+    """Read a recipe, or that of a result: every file that is made carries its own.
+
+    Images of the recipe are looked for beside it, by name, and nowhere else.
+    """
     path = Path(path)
     try:
+        if path.suffix.lower() in WRITABLE:
+            return _from_dict(description_of(path), path)
         if path.stat().st_size > MOST_BYTES:
             raise RecipeError("too large to be a recipe")
         return _from_dict(json.loads(path.read_text(encoding="utf-8")), path)

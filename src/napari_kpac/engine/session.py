@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.bottleneck import BlockCache, CachedBottleneck, cropped, cut
-from napari_kpac.engine.deblurring import Job, model_name
+from napari_kpac.engine.job import Job, model_name
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import Rect, restore_into

@@ -1,0 +1,139 @@
+"""The attention maps of many files: one map per plane, block and dilation.
+
+Not for: blur maps made of them (blur_maps.py).
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_kpac.batch.actions import Frame
+from napari_kpac.batch.deblurring import DeblurFiles, found_done
+from napari_kpac.batch.inputs import Item
+from napari_kpac.batch.opening import OpenedFiles
+from napari_kpac.batch.report import Outcome
+from napari_kpac.engine.pixels import PlaneReader
+from napari_kpac.engine.recipe import Recipe
+from napari_kpac.engine.result import upsample
+from napari_kpac.errors import ConfigError
+from napari_kpac.files import replacing
+from napari_kpac.pictures import write_map
+from napari_kpac.progress import Steps
+
+
+class _Nowhere:
+    """Takes pixels that nobody wants."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    def __setitem__(self, place: Any, pixels: Any) -> None:
+        pass
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """The attention of a plane, at the resolution of the picture."""
+
+    index: tuple[int, ...]
+    maps: Any
+    """(blocks, dilations, H, W)."""
+    recipe: Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionFiles(DeblurFiles):
+    """Write alpha of every block and dilation; an item's target names the first of the files."""
+
+    def steps(
+        self,
+        opened: OpenedFiles,
+        unit: int,
+        loaded: PlaneReader,
+        out: Any = None,  # noqa: ARG002 - pixels are not wanted
+    ) -> Steps[Any]:
+        """Run the network over a plane and keep its attention."""
+        layout, plane = opened.work.layout, opened.planes[unit]
+        made = yield from opened.work.deblur(plane, loaded, _Nowhere(layout.dtype), 0, 1)
+        if made.alpha is None:
+            raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
+        index = plane.indices[0] if layout.rgb_channels is None else (unit,)
+        maps = upsample(made.alpha, opened.work.scale, layout.size)
+        return Attended(index, maps, self._as_asked(made.recipe))
+
+    def is_done(self, item: Item) -> bool:
+        """Tell whether the maps are there; all of a file's appear together."""
+        stem, suffix = item.target.stem, item.target.suffix
+        found = sorted(item.target.parent.glob(f"{_escaped(stem)}*-block1-alpha1{suffix}"))
+        named = [path for path in found if _is_of(path.stem, stem)]
+        return bool(named) and found_done(item, named[0], self.overwrite, self._is_alike)
+
+    def _check_target(self, item: Item, frame: Frame) -> None:
+        """Do nothing: maps fit everywhere."""
+
+    def sink(  # type: ignore[override]
+        self,
+        item: Item,
+        frame: Frame,  # noqa: ARG002 - the maps have a shape of their own
+    ) -> AttentionSink:
+        """Begin the maps of a file."""
+        return AttentionSink(item)
+
+
+class AttentionSink:
+    """The maps of a file, under temporary names until all are there."""
+
+    out = None
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.written: list[Path] = []
+        self.recipe: Recipe | None = None
+        self._files = ExitStack()
+
+    def add(self, made: Attended) -> None:
+        """Write the maps of a plane."""
+        self.recipe = made.recipe
+        note = json.dumps(made.recipe.to_dict())
+        place = "".join(f"-{n}" for n in made.index)
+        for block, dilation in np.ndindex(made.maps.shape[:2]):
+            name = f"{self.item.target.stem}{place}-block{block + 1}-alpha{dilation + 1}"
+            target = self.item.target.with_name(f"{name}{self.item.target.suffix}")
+            write_map(
+                self._files.enter_context(replacing(target)), made.maps[block, dilation], note
+            )
+            self.written.append(target)
+
+    def finish(self) -> Outcome:
+        """Give all files their names."""
+        self._files.close()
+        record = {"output": [str(path) for path in self.written]}
+        return Outcome(self.item, "made", tuple(self.written), record=record, recipe=self.recipe)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        try:
+            with self._files.pop_all():
+                raise _DiscardedError
+        except _DiscardedError:
+            pass
+
+
+class _DiscardedError(Exception):
+    """Tells the files that they are not wanted."""
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _is_of(name: str, stem: str) -> bool:
+    """Tell whether a file is of that picture, and not of one whose name only begins alike."""
+    middle = name[len(stem) : -len("-block1-alpha1")]
+    return all(part.isdigit() for part in middle.split("-")[1:]) and not middle.split("-")[0]

@@ -1,0 +1,204 @@
+"""Which pictures go in, and where their results go.
+
+Not for: reading and writing them (napari_kpac.pictures).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from napari_kpac.errors import FileError
+from napari_kpac.pictures import SUFFIXES, is_picture
+
+FILES = (*SUFFIXES, ".zarr", ".npy", ".csv")
+"""Endings by which a name is taken for that of a file, and not of a folder."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A picture, and its place below the folder that was named."""
+
+    path: Path
+    relative: Path
+
+
+@dataclass(frozen=True)
+class Item:
+    """One piece of a batch: a picture or a dual-pixel pair, and what is made of it."""
+
+    source: Path | None
+    """None where the mean of the views stands for it."""
+    target: Path
+    views: tuple[Path, Path] | None = None
+
+    @property
+    def first(self) -> Path:
+        """The picture, or its left view."""
+        if self.source is not None:
+            return self.source
+        assert self.views is not None  # noqa: S101 - an item has the one or the other
+        return self.views[0]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Everything that is read."""
+        return (*(() if self.source is None else (self.source,)), *(self.views or ()))
+
+
+def find_pictures(
+    inputs: Iterable[str | os.PathLike[str]], output: Path | None = None
+) -> list[Found]:
+    """List the pictures that files, folders and patterns like ``*.tif`` stand for.
+
+    Folders are searched to the bottom; hidden files and the output folder are left out. A
+    file that is named is taken whatever it is; what is wrong with it shows when it is read.
+    """
+    found: list[Found] = []
+    seen: set[Path] = set()
+    for given in inputs:
+        for path in _matches(Path(given)):
+            if path.is_dir() and not is_picture(path):
+                inside = [Found(each, each.relative_to(path)) for each in _walk(path, output)]
+                if not inside:
+                    raise FileError(f"{path}: there are no pictures in this folder")
+                inside = [each for each in inside if each.path.absolute() not in seen]
+            else:
+                inside = [Found(path, Path(path.name))]
+            found += inside
+            seen.update(each.path.absolute() for each in inside)
+    return found
+
+
+def plan_items(
+    pictures: Sequence[Found],
+    output: Path,
+    *,
+    views: tuple[Sequence[Found], Sequence[Found]] | None = None,
+    suffixes: tuple[str, ...],
+    tail: str = "",
+    suffix: str | None = None,
+    fallback: str = ".png",
+) -> list[Item]:
+    """Say what is made of what: into the file that was named, or into the folder.
+
+    In a folder, names end in ``tail`` and ``suffix``; without one, in the input's own where
+    that is among the suffixes, else in ``fallback``. Where that would give two results the
+    same name, the whole names of the inputs are used. Nothing is written over an input.
+    """
+    pairs = None if views is None else _pairs(pictures, *views)
+    firsts = list(pictures) or list(views[0] if views else ())
+    targets = _targets(firsts, output, suffixes, tail, suffix, fallback)
+    items = [
+        Item(pictures[n].path if pictures else None, target, None if pairs is None else pairs[n])
+        for n, target in enumerate(targets)
+    ]
+    sources = {path.resolve() for item in items for path in item.files}
+    for item in items:
+        if item.target.resolve() in sources:
+            raise FileError(f"{item.target}: refusing to write over the input; choose another name")
+    return items
+
+
+def _targets(
+    inputs: Sequence[Found],
+    output: Path,
+    suffixes: tuple[str, ...],
+    tail: str,
+    suffix: str | None,
+    fallback: str,
+) -> Iterator[Path]:
+    is_folder = output.is_dir() and not is_picture(output)
+    if output.suffix.lower() in suffixes and not is_folder:
+        if len(inputs) > 1:
+            raise FileError(f"{output} is one file for {len(inputs)} pictures; name a folder")
+        yield output
+        return
+    if output.suffix.lower() in FILES and not is_folder:
+        raise FileError(
+            f"{output}: the name must end in one of {', '.join(dict.fromkeys(suffixes))}"
+        )
+    ends = []
+    for found in inputs:
+        own = found.path.suffix if found.path.suffix.lower() in suffixes else fallback
+        ends.append(f"{tail}{suffix or own}")
+    plain = [
+        found.relative.with_name(f"{found.relative.stem}{end}")
+        for found, end in zip(inputs, ends, strict=True)
+    ]
+    counts = Counter(plain)
+    names: dict[Path, Path] = {}
+    for found, end, name in zip(inputs, ends, plain, strict=True):
+        if counts[name] > 1:
+            # A photograph and its RAW file, for example: the whole name tells them apart.
+            name = found.relative.with_name(f"{found.relative.name}{end}")
+        if name in names:
+            raise FileError(
+                f"{names[name]} and {found.path} would both be written to {output / name}"
+            )
+        names[name] = found.path
+        yield output / name
+
+
+def _pairs(
+    pictures: Sequence[Found], left: Sequence[Found], right: Sequence[Found]
+) -> list[tuple[Path, Path]]:
+    """Put left and right views together: by name if the names agree, else in their order."""
+    counts = {len(left), len(right), len(pictures) or len(left)}
+    if len(counts) > 1:
+        raise FileError(
+            f"there are {len(left)} left and {len(right)} right views"
+            + (f" for {len(pictures)} pictures" if pictures else "")
+            + "; every picture needs one of each"
+        )
+    order = pictures or left
+    names = [found.relative.with_suffix("") for found in order]
+    sides = []
+    for side in (left, right):
+        named = {found.relative.with_suffix(""): found.path for found in side}
+        by_name = len(set(names)) == len(names) and set(named) == set(names)
+        sides.append([named[n] for n in names] if by_name else [found.path for found in side])
+    return list(zip(*sides, strict=True))
+
+
+def _matches(path: Path) -> list[Path]:
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    matching = [Path(name) for name in glob.glob(str(path), recursive=True)]  # noqa: PTH207
+    matching = sorted((each for each in matching if _is_taken(each)), key=_natural)
+    if not matching:
+        raise FileError(f"{path}: nothing matches this pattern")
+    return matching
+
+
+def _is_taken(path: Path) -> bool:
+    return is_picture(path) or path.is_dir()
+
+
+def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
+    try:
+        inside = sorted(folder.iterdir(), key=_natural)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be read ({error.strerror or error})") from error
+    for path in inside:
+        if path.name.startswith(".") or (output is not None and _same(path, output)):
+            continue
+        if is_picture(path):
+            yield path
+        elif path.is_dir() and not path.is_symlink():
+            yield from _walk(path, output)
+
+
+def _same(path: Path, other: Path) -> bool:
+    return other.exists() and path.samefile(other)
+
+
+def _natural(path: Path) -> list[tuple[int, int | str]]:
+    """Sort picture 10 behind picture 9."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(1, int(part)) if part.isdigit() else (0, part) for part in parts]

@@ -1,0 +1,104 @@
+"""What became of a batch, while it runs and afterwards.
+
+Not for: printing it (cli).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from napari_kpac.batch.inputs import Item
+from napari_kpac.engine.recipe import Recipe
+from napari_kpac.progress import Progress
+
+State = Literal["made", "skipped", "failed", "planned"]
+PARTS = 100
+"""Steps of progress per picture."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one item."""
+
+    item: Item
+    state: State
+    written: tuple[Path, ...] = ()
+    problem: str = ""
+    """Why it failed."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """What else is to be said, as plain values."""
+    recipe: Recipe | None = None
+    """How it was deblurred."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        about: dict[str, Any] = {"input": str(self.item.first), "state": self.state}
+        if self.item.views is not None:
+            about["views"] = [str(path) for path in self.item.views]
+        if self.state == "failed":
+            return {**about, "problem": self.problem}
+        if self.recipe is not None:
+            about["recipe"] = self.recipe.to_dict()
+        return {**about, "output": str(self.item.target), **self.record}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of all items, in the order in which they were finished."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def of(self, state: State) -> list[Outcome]:
+        """Return those in a state."""
+        return [outcome for outcome in self.outcomes if outcome.state == state]
+
+    @property
+    def failed(self) -> list[Outcome]:
+        """What went wrong."""
+        return self.of("failed")
+
+    def lines(self) -> Iterator[str]:
+        """Say it for people: a count, and every problem."""
+        words = {"made": "made", "skipped": "done before", "planned": "to do", "failed": "failed"}
+        counts = {word: len(self.of(state)) for state, word in words.items()}  # type: ignore[arg-type]
+        yield ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        for outcome in self.failed:
+            yield f"  {outcome.problem}"
+
+
+class Tally:
+    """Counts how far a batch is."""
+
+    def __init__(self, items: int) -> None:
+        self.items = items
+        self.report = Report()
+        self._parts: dict[int, float] = {}
+        self._recipes: dict[str, Recipe] = {}
+
+    def advance(self, number: int, share: float, stage: str) -> Progress:
+        """Say that a share of an item is done."""
+        self._parts[number] = max(min(share, 1.0), self._parts.get(number, 0.0))
+        return self._progress(stage)
+
+    def end(self, number: int, outcome: Outcome) -> Progress:
+        """Say that an item is done with."""
+        self._parts.pop(number, None)
+        if outcome.recipe is not None:
+            # A million pictures are made by a few recipes: equal ones are kept once.
+            key = json.dumps(outcome.recipe.to_dict())
+            outcome = replace(outcome, recipe=self._recipes.setdefault(key, outcome.recipe))
+        self.report.outcomes.append(outcome)
+        note = ""
+        if outcome.state == "failed":
+            note = f"failed: {outcome.problem}"
+        elif outcome.state in ("made", "planned"):
+            note = f"{outcome.item.first} -> {outcome.item.target}"
+        return self._progress(outcome.item.first.name, note)
+
+    def _progress(self, stage: str, note: str = "") -> Progress:
+        done = len(self.report.outcomes) + sum(self._parts.values())
+        return Progress(int(done * PARTS), self.items * PARTS, stage, note)

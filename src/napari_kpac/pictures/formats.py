@@ -1,0 +1,155 @@
+"""Which module reads and writes which files.
+
+Not for: the formats themselves, one module a family; results that are written bit by bit
+(targets.py).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import numpy.typing as npt
+import tifffile
+from PIL import Image, UnidentifiedImageError
+
+from napari_kpac.errors import FileError
+from napari_kpac.files import replacing
+from napari_kpac.pictures import plain, raw, tiff, zarrs
+from napari_kpac.pictures.metadata import Metadata
+
+PLAIN, TIFF, ZARR, RAW = plain.SUFFIXES, tiff.SUFFIXES, zarrs.SUFFIXES, raw.SUFFIXES
+SUFFIXES = PLAIN + TIFF
+"""Endings of single files that can be read and written."""
+WRITABLE = SUFFIXES + ZARR
+READABLE = WRITABLE + RAW
+
+UNREADABLE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    KeyError,
+    IndexError,
+    TypeError,
+    struct.error,
+    UnidentifiedImageError,
+    Image.DecompressionBombError,
+    tifffile.TiffFileError,
+    imagecodecs.PngError,
+)
+"""What libraries raise for files that are damaged, or no pictures."""
+
+
+@dataclass
+class Picture:
+    """An opened file: its pixels, loaded or read as they are needed, and what it says of them."""
+
+    path: Path
+    array: Any
+    metadata: Metadata
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        """Close the file; an array that was not loaded cannot be read any more."""
+        self._open.close()
+
+    def __enter__(self) -> Picture:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_picture(path: Path) -> bool:
+    """Tell by name (or, of a folder, by what is in it) whether this can be read."""
+    if path.is_dir():
+        return zarrs.is_zarr(path) or path.suffix.lower() in ZARR
+    return path.suffix.lower() in PLAIN + TIFF + RAW
+
+
+def open_picture(path: Path, *, whole: bool = False) -> Picture:
+    """Open a file with its bit depth; the orientation of a photograph is applied.
+
+    Large TIFF files and Zarr arrays stay where they are, unless they are wanted whole.
+    """
+    stack = ExitStack()
+    suffix = path.suffix.lower()
+    try:
+        with stack:
+            if suffix in ZARR or zarrs.is_zarr(path):
+                array, metadata = zarrs.read(path)
+            elif suffix in TIFF:
+                array, metadata = tiff.read(path, stack, whole=whole)
+            elif suffix in RAW:
+                array, metadata = raw.read(path)
+            else:
+                array, metadata = plain.read(path)
+            if whole:
+                array = np.asarray(array[...])
+            return Picture(path, array, metadata, stack.pop_all())
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: there is no such file") from error
+    except FileError:
+        raise
+    except UNREADABLE as error:
+        raise FileError(f"{path}: cannot be read as an image ({error})") from error
+
+
+def read_image(path: Path) -> npt.NDArray[Any]:
+    """Read a picture whole, with its bit depth; its orientation is applied."""
+    with open_picture(path, whole=True) as picture:
+        return np.asarray(picture.array)
+
+
+def read_mask(path: Path) -> npt.NDArray[Any]:
+    """Read a mask; one that is stored in colour must be grey in fact."""
+    pixels = read_image(path)
+    if pixels.ndim == 2 or pixels.shape[-1] not in (3, 4):
+        return pixels
+    if (pixels[..., :3] != pixels[..., :1]).any():
+        raise FileError(f"{path}: this is a colour picture; a mask must be black and white")
+    return pixels[..., 0]
+
+
+def write_image(
+    path: Path, image: Any, description: str = "", metadata: Metadata | None = None
+) -> Path:
+    """Write a picture, whole or not at all; the description goes into the file."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise FileError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}")
+    metadata = metadata or Metadata()
+    with replacing(path) as temporary:
+        if suffix in TIFF:
+            tiff.write(temporary, image, metadata, description)
+        else:
+            plain.write(temporary, np.asarray(image), metadata, description, suffix)
+    return path
+
+
+def write_map(path: Path, values: npt.NDArray[np.float32], description: str = "") -> Path:
+    """Write a map in 0..1: 8-bit grey, or 32-bit floating point in a TIFF file."""
+    if path.suffix.lower() in TIFF:
+        return write_image(path, values.astype(np.float32), description)
+    return write_image(path, np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8), description)
+
+
+def description_of(path: Path) -> Any:
+    """Return the record that a result carries, as plain values; None where it has none."""
+    suffix = path.suffix.lower()
+    try:
+        if suffix in ZARR or zarrs.is_zarr(path):
+            return zarrs.description(path)
+        if suffix == ".npy":
+            text = json.loads(path.with_name(f"{path.name}.json").read_text("utf-8"))["description"]
+        else:
+            text = tiff.description(path) if suffix in TIFF else plain.description(path)
+        return json.loads(text)
+    except UNREADABLE:
+        return None

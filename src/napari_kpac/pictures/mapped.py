@@ -1,0 +1,63 @@
+"""Pixels in a file as an array: every access maps just what it needs, and nothing stays.
+
+Not for: compressed pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_kpac.pictures.metadata import Array
+
+ROWS = 64
+
+
+class MappedArray:
+    """Shape, dtype and slicing of pixels that lie in a file one after the other."""
+
+    def __init__(
+        self, path: Path, shape: tuple[int, ...], dtype: Any, offset: int = 0, *, rows: int = 0
+    ) -> None:
+        self.path = path
+        self.shape = tuple(int(n) for n in shape)
+        self.stored = np.dtype(dtype)
+        self.dtype = self.stored.newbyteorder("=")
+        self.offset = offset
+        # Any rows of a picture can be read for their own price.
+        first = rows if rows else max(len(self.shape) - 2, 0)
+        self.chunks = (1,) * first + (min(ROWS, self.shape[first]), *self.shape[first + 1 :])
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pixels."""
+        return int(math.prod(self.shape) * self.stored.itemsize)
+
+    def allocate(self) -> None:
+        """Make the file as large as it must be."""
+        with self.path.open("r+b") as file:
+            file.truncate(self.offset + self.nbytes)
+
+    def __getitem__(self, place: Any) -> Array:
+        part = self._map("r")[place]
+        return np.array(part, dtype=self.dtype)
+
+    def __setitem__(self, place: Any, pixels: Array) -> None:
+        whole = self._map("r+")
+        whole[place] = pixels
+        whole.flush()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        whole = self[...]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def _map(self, mode: Any) -> np.memmap[Any, Any]:
+        return np.memmap(self.path, self.stored, mode, self.offset, self.shape)

@@ -1,0 +1,139 @@
+"""TIFF files of all kinds: plain, ImageJ's and OME; stacks, tiles, BigTIFF.
+
+Not for: what they say of their pixels (tiff_metadata.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+
+from napari_kpac.errors import FileError
+from napari_kpac.pictures.mapped import MappedArray
+from napari_kpac.pictures.metadata import Array, Metadata, upright
+from napari_kpac.pictures.tiff_metadata import append_exif, exif_tags, flavour_of, read_metadata
+
+SUFFIXES = (".tif", ".tiff")
+WHOLE_UP_TO = 64_000_000
+"""Bytes: smaller files are read whole."""
+CLASSIC_UP_TO = 4_000_000_000
+"""Bytes: larger ones become BigTIFF."""
+JOINING = "YX"
+
+
+def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Metadata]:
+    """Open a file; large ones stay on the disk, and open until the stack is closed."""
+    file = stack.enter_context(tifffile.TiffFile(path))
+    series = _series(path, file)
+    page = series.keyframe
+    photometric = page.photometric.name
+    if photometric not in ("MINISBLACK", "MINISWHITE", "RGB", "PALETTE", "YCBCR"):
+        raise FileError(f"{path}: {photometric} colours cannot be read; convert it to RGB first")
+    metadata = read_metadata(file, series)
+    samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1
+    if samples not in (1, 3, 4):
+        raise FileError(f"{path}: {samples} values a pixel; must be grey, RGB or RGBA")
+    orientation = int(page.tags.valueof(274, default=1))
+    # What has to be rearranged is rearranged in memory.
+    in_memory = photometric == "PALETTE" or orientation != 1 or not _in_order(series.axes)
+    if in_memory or whole or series.nbytes <= WHOLE_UP_TO:
+        array = _loaded(series, orientation)
+    else:
+        array = _left_there(path, series)
+    return array, metadata
+
+
+def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
+    """Write an array; one that lies in a file is copied picture by picture."""
+    shape, dtype = tuple(image.shape), np.dtype(image.dtype)
+    own = metadata.extra.get("tiff", {})
+    colour = len(shape) >= 3 and shape[-1] in (3, 4) and metadata.axes[-1:] in ("S", "")
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    about: dict[str, Any] = {
+        "photometric": "rgb" if colour else own.get("photometric", "minisblack"),
+        "extratags": exif_tags(metadata),
+        **flavour_of(metadata, shape, dtype, description),
+    }
+    if metadata.icc:
+        about["iccprofile"] = metadata.icc
+    if metadata.resolution and not about.get("resolution"):
+        about["resolution"] = metadata.resolution
+        about["resolutionunit"] = metadata.resolution_unit
+    big = size > CLASSIC_UP_TO or bool(own.get("big"))
+    about |= {"imagej": True} if about.get("imagej") else {"bigtiff": big, "byteorder": "<"}
+    if isinstance(image, np.ndarray):
+        tifffile.imwrite(path, image, **about)
+    elif about.get("imagej"):
+        tifffile.imwrite(path, np.asarray(image), **about)
+    else:
+        pages = _pages(image, 3 if colour else 2)
+        tifffile.imwrite(path, pages, shape=shape, dtype=dtype, **about)
+    if metadata.exif and not about.get("imagej"):
+        append_exif(path, metadata)
+
+
+def description(path: Path) -> str:
+    """Return the description that was put into a file, empty where there is none."""
+    with tifffile.TiffFile(path) as file:
+        if file.is_imagej:
+            return str((file.imagej_metadata or {}).get("Info", ""))
+        if file.is_ome:
+            image = tifffile.xml2dict(file.ome_metadata or "").get("OME", {}).get("Image", {})
+            found = image.get("Description", "") if isinstance(image, dict) else ""
+            return found if isinstance(found, str) else json.dumps(found)
+        return str(file.pages.first.description)
+
+
+def _series(path: Path, file: tifffile.TiffFile) -> Any:
+    """Return what the file shows; thumbnails beside it do not count."""
+    full = [series for series in file.series if not series.keyframe.is_reduced]
+    if not full:
+        raise FileError(f"{path}: cannot be read as an image (there is no page in it)")
+    if len(full) > 1:
+        raise FileError(
+            f"{path}: holds {len(full)} pictures or stacks of different kinds; save them as files "
+            "of their own first"
+        )
+    return full[0]
+
+
+def _in_order(axes: str) -> bool:
+    tail = axes.replace("S", "")
+    return tail.endswith(JOINING) and ("S" not in axes or axes.endswith("S"))
+
+
+def _loaded(series: Any, orientation: int) -> Array:
+    pixels: Array = series.asarray()
+    page = series.keyframe
+    if page.photometric.name == "PALETTE" and page.colormap is not None:
+        return upright(np.moveaxis(page.colormap[:, pixels], 0, -1), orientation)
+    if "S" in series.axes and not series.axes.endswith("S"):
+        pixels = np.moveaxis(pixels, series.axes.index("S"), -1)
+    if orientation != 1 and pixels.ndim <= 3:
+        pixels = upright(pixels, orientation)
+    return np.ascontiguousarray(pixels)
+
+
+def _left_there(path: Path, series: Any) -> Any:
+    """Return the pixels as an array that reads what it is asked for."""
+    if series.dataoffset is not None:
+        stored = np.dtype(series.parent.byteorder + series.dtype.char)
+        rows = series.axes.index("Y")
+        return MappedArray(path, series.shape, stored, series.dataoffset, rows=rows)
+    try:
+        import zarr
+    except ImportError:
+        # Only the memory that it takes differs.
+        return series.asarray()
+    return zarr.open(series.aszarr(level=0), mode="r")
+
+
+def _pages(image: Any, axes: int) -> Iterator[Array]:
+    for index in np.ndindex(tuple(image.shape)[: len(image.shape) - axes]):
+        yield np.asarray(image[index])

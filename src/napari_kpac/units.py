@@ -1,0 +1,60 @@
+"""Names of units of length and time, as programs and files spell them.
+
+Not for: sizes of pixels (detection.scales, pictures).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+PIXEL = "pixel"
+_SHORT = {
+    "micrometer": "um",
+    "micrometre": "um",
+    "micron": "um",
+    "microns": "um",
+    "µm": "um",
+    "μm": "um",
+    "\\u00B5m": "um",
+    "Å": "angstrom",
+    "nanometer": "nm",
+    "nanometre": "nm",
+    "millimeter": "mm",
+    "millimetre": "mm",
+    "centimeter": "cm",
+    "centimetre": "cm",
+    "meter": "m",
+    "metre": "m",
+    "second": "s",
+    "sec": "s",
+    "millisecond": "ms",
+    "minute": "min",
+    "hour": "h",
+    "px": PIXEL,
+    "": PIXEL,
+}
+_LONG = {
+    "um": "micrometer",
+    "nm": "nanometer",
+    "mm": "millimeter",
+    "cm": "centimeter",
+    "m": "meter",
+    "s": "second",
+    "ms": "millisecond",
+    "min": "minute",
+    "h": "hour",
+}
+SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+"""Units of time."""
+
+
+def short_unit(unit: Any) -> str:
+    """Return the short ASCII name of a unit: ``um`` for micrometer, µm and their like."""
+    name = str(unit).strip()
+    return _SHORT.get(name, name)
+
+
+def long_unit(unit: Any) -> str:
+    """Return the long name of a unit: ``micrometer`` for um, µm and their like."""
+    name = short_unit(unit)
+    return _LONG.get(name, name)

@@ -1,0 +1,146 @@
+"""Real dask clusters: processes of their own, one of them killed in the middle."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import zarr
+from PIL import Image
+
+import napari_kpac as kpac
+from napari_kpac.cli import main
+from napari_kpac.pictures import description_of, read_image
+from napari_kpac.progress import finish
+
+PLANES = 12
+
+
+@pytest.fixture
+def folder(tmp_path, photo):
+    """Pictures, a stack whose range is found in the data, and a broken file."""
+    root = tmp_path / "in"
+    root.mkdir()
+    for n in range(4):
+        Image.fromarray(np.roll(photo, n, axis=1)).save(root / f"{n}.png")
+    stack = np.stack([np.roll(photo[..., 0], n, axis=0) for n in range(PLANES)])
+    stack = np.tile(stack, (1, 4, 4)).astype(np.uint16) * 7
+    array = zarr.create_array(str(root / "stack.zarr"), shape=stack.shape, dtype=stack.dtype)
+    array[:] = stack
+    (root / "broken.png").write_bytes(b"nothing")
+    return root
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler and two workers without anybody to restart them; gives address and workers."""
+    file = tmp_path / "scheduler.json"
+    host = ["--host", "127.0.0.1"]
+    processes = [start("dask_scheduler", *host, "--port", "0", "--no-dashboard",
+                       "--scheduler-file", str(file))]  # fmt: skip
+    try:
+        for n in (1, 2):
+            processes.append(
+                start("dask_worker", "--scheduler-file", str(file), *host, "--no-nanny",
+                      "--nthreads", "1", "--no-dashboard", "--name", f"w{n}",
+                      "--local-directory", str(tmp_path / f"w{n}"))
+            )  # fmt: skip
+        import json
+
+        limit = time.monotonic() + 60
+        while not (file.exists() and file.read_text().endswith("}")):
+            assert time.monotonic() < limit
+            time.sleep(0.1)
+        yield json.loads(file.read_text())["address"], processes[1:]
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def serial(folder, out, models):
+    options = kpac.DeblurOptions(model=str(models[0]))
+    return finish(kpac.deblur_files([folder], out, options, batch=kpac.BatchOptions(threads=1)))
+
+
+def same_files(one, two):
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in two.iterdir())
+    for name in names:
+        assert np.array_equal(read_image(one / name), read_image(two / name)), name
+        assert (
+            description_of(one / name)["fingerprint"] == description_of(two / name)["fingerprint"]
+        )
+
+
+def test_a_killed_worker_loses_nothing(folder, models, cluster, tmp_path):
+    from distributed import Client
+
+    address, workers = cluster
+    with Client(address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+    report = serial(folder, tmp_path / "serial", models)
+    assert len(report.of("made")) == 5
+    steps = kpac.deblur_files(
+        [folder],
+        tmp_path / "cluster",
+        kpac.DeblurOptions(model=str(models[0])),
+        batch=kpac.BatchOptions(scheduler=address, threads=1),
+    )
+    killed = 0.0
+    while True:
+        try:
+            progress = next(steps)
+        except StopIteration as stop:
+            report = stop.value
+            break
+        # In the middle of the stack, when both workers have planes at work and waiting.
+        if not killed and progress.stage == "stack.zarr":
+            os.kill(workers[0].pid, signal.SIGKILL)
+            assert workers[0].wait(10) == -signal.SIGKILL
+            killed = progress.done / progress.total
+    assert 0 < killed < 1
+    assert workers[1].poll() is None
+    assert len(report.of("made")) == 5
+    assert [outcome.item.first.name for outcome in report.failed] == ["broken.png"]
+    same_files(tmp_path / "serial", tmp_path / "cluster")
+
+
+def test_local_workers_from_the_terminal(folder, models, tmp_path, capsys):
+    serial(folder, tmp_path / "serial", models)
+    call = ["deblur", str(folder), "-o", str(tmp_path / "two"), "--model", str(models[0])]
+    done = subprocess.run(
+        [sys.executable, "-m", "napari_kpac", *call, "--workers", "2", "--threads", "1"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "5 made, 1 failed" in done.stderr
+    same_files(tmp_path / "serial", tmp_path / "two")
+    assert main(call) == 1
+    assert "5 done before, 1 failed" in capsys.readouterr().err
+    record = description_of(tmp_path / "two" / "stack.zarr")
+    assert record["options"]["memory"] is None
+    assert record["environment"]["threads"] == 1
+
+
+def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("napari_kpac.batch.cluster.PATIENCE", "1s")
+    call = ["deblur", str(folder), "-o", str(tmp_path / "x"), "--scheduler", "tcp://127.0.0.1:9"]
+    assert main(call) == 1
+    assert "no scheduler answers" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert main(call) == 1
+    assert "napari-kpac[distributed]" in capsys.readouterr().err
