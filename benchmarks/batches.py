@@ -127,12 +127,12 @@ def write_large(path: Path, height: int, width: int) -> None:
 def child(given: argparse.Namespace) -> None:
     """Deblur one file as the terminal does and print the peak memory of this process."""
     from napari_kpac.cli import main
-    from napari_kpac.evaluation.bench import own_peak
+    from napari_kpac.evaluation.memory import peak_memory_here
 
     source = Path(given.child)
     call = ["deblur", str(source), "-o", str(source.with_name(f"out{source.suffix}"))]
     code = main([*call, "--memory", given.memory, "--model", given.model])
-    print(json.dumps({"peak": own_peak()}))
+    print(json.dumps({"peak": peak_memory_here()}))
     sys.exit(code)
 
 

@@ -2,9 +2,11 @@
 
 Needs a display (make screenshots brings its own, with Xvfb).
 
-usage: python tools/screenshots.py
+usage: python tools/screenshots.py [NAME ...]
 """
 
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +16,24 @@ from napari.layers import Image
 from qtpy.QtWidgets import QApplication, QWidget
 from skimage import data
 
+from napari_kpac.datasets import SynthesisOptions, synthesise
+from napari_kpac.pictures import write_image
+from napari_kpac.progress import finish
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
+from napari_kpac.widgets.evaluate import EvaluateWidget
 from napari_kpac.widgets.inverse_kernels import InverseKernelsWidget
 from napari_kpac.widgets.mixer import MixerWidget
 from napari_kpac.widgets.samples import scene
+from napari_kpac.widgets.train import TrainWidget
 
 TARGET = Path(__file__).parents[1] / "docs" / "images"
 PATIENCE = 120.0
 
 
-def wait(until: Callable[[], object], settle: float = 0.6) -> None:
+def wait(until: Callable[[], object], settle: float = 0.6, patience: float = PATIENCE) -> None:
     """Let the window live until something is true, and a little longer."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not until():
         if time.monotonic() > end:
             raise TimeoutError("the window did not get there")
@@ -59,7 +66,7 @@ def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
     widget._kind.value = "variance"
     widget._smoothing.value = 4
     widget.measure()
-    wait(lambda: not widget._task.is_running)
+    wait(lambda: not widget._task.is_running and not widget._choosing.is_busy)
 
 
 def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None:
@@ -69,11 +76,51 @@ def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None
     viewer.reset_view()
 
 
+def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
+    """Train a small network on parts of a photograph, and pause before the end."""
+    viewer.layers.clear()
+    folder = Path(tempfile.mkdtemp(prefix="napari-kpac-"))
+    for number in range(4):
+        part = data.coffee()[50 * number : 50 * number + 250, 80 * number : 80 * number + 300]
+        write_image(folder / "photos" / f"{number}.png", part.copy())
+    settings = widget._settings
+    settings.preset.value = "smoke"
+    settings.source.root.value, settings.run.value = folder / "photos", folder / "run"
+    settings.main["steps"].value = 100
+    settings.control("validate").value = 10
+    wait(lambda: "kpac-3level" in settings.start.choices)
+    widget.start()
+    wait(lambda: widget._last is not None and widget._last.done >= 90, patience=900)
+    widget._pause.click()
+    wait(lambda: widget._task.is_paused)
+    viewer.reset_view()
+
+
+def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
+    """Compare the default model with unsharp masking on a few made-up pairs."""
+    folder = Path(tempfile.mkdtemp())
+    for i in range(3):
+        write_image(folder / "photos" / f"coffee-{i}.png", data.coffee()[60 * i : 60 * i + 240])
+    options = SynthesisOptions(val=1, test=0, largest=4)
+    finish(synthesise([folder / "photos"], folder / "pairs", options))
+    controls = widget._controls
+    wait(lambda: "kpac-3level" in controls.models.values)
+    controls.kind.value = "dpdd"
+    controls.root.value = folder / "pairs"
+    controls.methods.chosen = ("unsharp",)
+    widget.run()
+    wait(lambda: not widget._task.is_running)
+    # The picture is for everybody: no folder of this machine in it.
+    controls.root.line_edit.value = "pairs"
+
+
 SHOTS = (
     ("deblur", DeblurWidget, prepare_deblur),
     ("mixer", MixerWidget, prepare_mixer),
     ("blur-map", BlurMapWidget, prepare_blur_map),
     ("inverse-kernels", InverseKernelsWidget, prepare_inverse),
+    ("train", TrainWidget, prepare_train),
+    ("evaluate", EvaluateWidget, prepare_evaluate),
 )
 
 
@@ -105,7 +152,8 @@ def main() -> None:
     """Take all pictures."""
     TARGET.mkdir(parents=True, exist_ok=True)
     for shot in SHOTS:
-        shoot(*shot)
+        if shot[0] in sys.argv[1:] or len(sys.argv) == 1:
+            shoot(*shot)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from napari_kpac.engine import load_recipe as load_recipe
     from napari_kpac.engine import replay as replay
     from napari_kpac.errors import KpacError as KpacError
+    from napari_kpac.evaluation import EvaluateOptions as EvaluateOptions
+    from napari_kpac.evaluation import Evaluation as Evaluation
+    from napari_kpac.evaluation import evaluate as evaluate
     from napari_kpac.network import KPACConfig as KPACConfig
     from napari_kpac.network import KPACNet as KPACNet
     from napari_kpac.network import build as build
@@ -52,6 +55,8 @@ _HOMES = {
     "DeblurOptions": "napari_kpac.options",
     "Detection": "napari_kpac.detection",
     "DetectionOptions": "napari_kpac.options",
+    "EvaluateOptions": "napari_kpac.evaluation",
+    "Evaluation": "napari_kpac.evaluation",
     "KPACConfig": "napari_kpac.network",
     "KPACNet": "napari_kpac.network",
     "KpacError": "napari_kpac.errors",
@@ -76,6 +81,7 @@ _HOMES = {
     "detect": "napari_kpac.detection",
     "detect_steps": "napari_kpac.detection",
     "devices": "napari_kpac.engine",
+    "evaluate": "napari_kpac.evaluation",
     "load": "napari_kpac.weights",
     "load_recipe": "napari_kpac.engine",
     "models": "napari_kpac.weights",

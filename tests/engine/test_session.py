@@ -180,6 +180,21 @@ def test_a_draft_is_labelled_and_close(photograph):
     assert np.array_equal(part.image, draft.image[10:60, 20:90])
 
 
+@pytest.mark.parametrize("region", [(10, 61, 21, 70), (0, 3, 0, 5), (90, 101, 60, 75)])
+def test_a_draft_of_a_part_runs_only_there_and_is_the_same(photograph, region):
+    image = photograph[:101, :75]
+    gains = kpac.Modulation(gains=[0.5, 1, 1])
+    top, bottom, left, right = region
+    whole = kpac.Session(image, NET).render(gains, draft=True)
+    part = kpac.Session(image, NET).render(gains, draft=True, region=region)
+    assert part.draft
+    assert part.region == region
+    assert np.abs(whole.image[top:bottom, left:right].astype(int) - part.image).max() <= 1
+    np.testing.assert_allclose(
+        part.alpha_at_image(), whole.alpha_at_image()[:, :, top:bottom, left:right], atol=1e-5
+    )
+
+
 def test_painting_changes_only_the_neighbourhood(photograph):
     image = photograph[:384, :384]
     labels = np.zeros(image.shape[:2], int)

@@ -1,5 +1,6 @@
 """Real windows: a viewer that is shown, and a tiny model in the list."""
 
+import threading
 from contextlib import suppress
 
 import numpy as np
@@ -53,16 +54,20 @@ def docked(viewer, qtbot):
 
 
 @pytest.fixture(autouse=True)
-def small_pool():
-    """Wait for worker threads before the window is checked for leaks."""
+def no_thread_survives():
+    """Our threads end by themselves once nobody wants their work any more."""
     yield
-    from qtpy.QtCore import QThreadPool
+    for thread in our_threads():
+        thread.join(WAIT / 1000)
+    assert our_threads() == []
 
-    QThreadPool.globalInstance().waitForDone(WAIT)
+
+def our_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("napari-kpac")]
 
 
 def result_of(viewer, name):
     return next(layer for layer in viewer.layers if layer.name == name)
 
 
-__all__ = ["WAIT", "kpac", "result_of"]
+__all__ = ["WAIT", "kpac", "our_threads", "result_of"]

@@ -33,6 +33,13 @@ def measure(widget, qtbot, kind="variance"):
     widget._kind.value = kind
     qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    settle(widget, qtbot)
+
+
+def settle(widget, qtbot):
+    """Wait until all that was asked for is on show."""
+    asked = (widget._choosing, widget._scoring, widget._errands)
+    qtbot.waitUntil(lambda: not any(each.is_busy for each in asked), timeout=WAIT)
 
 
 def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
@@ -46,6 +53,7 @@ def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
     assert mask.data[:, 56:].mean() > 0.9
     assert mask.data[:, :40].mean() < 0.1
     widget._rule.value = "otsu"
+    settle(widget, qtbot)
     assert (
         widget._detection.threshold
         == kpac.detect(half_blurred, source="variance", threshold_rule="otsu").threshold
@@ -55,8 +63,10 @@ def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
     assert widget._rule.value == "fixed"
     widget._rule.value = "midrange"
     widget._smoothing.value = 2.0
+    settle(widget, qtbot)
     assert not np.allclose(result_of(viewer, "half (blur)").data, expected.values)
     qtbot.mouseClick(widget._actions["Regions"], Qt.MouseButton.LeftButton)
+    settle(widget, qtbot)
     regions = result_of(viewer, "half (blurred regions)")
     assert len(regions.features) >= 1
     widget._mask_check.setChecked(False)
@@ -68,6 +78,7 @@ def test_network_sources_share_one_measurement(viewer, widget, half_blurred, qtb
     expected = kpac.detect(half_blurred, "tiny", source="alpha1").values
     np.testing.assert_allclose(result_of(viewer, "half (blur)").data, expected, atol=1e-5)
     widget._kind.value = "alpha4"
+    settle(widget, qtbot)
     expected = kpac.detect(half_blurred, "tiny", source="alpha4").values
     np.testing.assert_allclose(result_of(viewer, "half (blur)").data, expected, atol=1e-5)
     widget._kind.value = "ebdb"
@@ -81,21 +92,27 @@ def test_scores_against_a_painted_truth(viewer, widget, half_blurred, qtbot):
     truth[:, 48:] = 1
     layer = viewer.add_labels(truth, name="truth", scale=(0.5, 0.5))
     widget._truth.value = layer
+    settle(widget, qtbot)
     report = kpac.detect(half_blurred, source="variance")
     accuracy = (report.mask == (truth > 0)).mean()
     assert f"accuracy {accuracy:.3f}" in widget._scores.text()
     widget._polarity.value = "sharp"
+    settle(widget, qtbot)
     assert f"accuracy {1 - accuracy:.3f}" in widget._scores.text()
 
 
 def test_saving_by_button_and_by_napari(viewer, widget, qtbot, tmp_path):
     measure(widget, qtbot)
     values = result_of(viewer, "half (blur)").data
-    (path,) = widget.save_map(tmp_path / "by-button.tif")
+    path = tmp_path / "by-button.tif"
+    widget.save_map(path)
+    settle(widget, qtbot)
+    assert "by-button.tif" in widget._message.text()
     np.testing.assert_allclose(tifffile.imread(path), values, atol=1e-6)
     with tifffile.TiffFile(path) as file:
         assert "variance" in str(file.imagej_metadata)
     widget.save_map(tmp_path / "overlay.png", "overlay")
+    settle(widget, qtbot)
     assert (tmp_path / "overlay.png").exists()
     layer = result_of(viewer, "half (blur)")
     written = layer.save(str(tmp_path / "by-napari.npy"), plugin="napari-kpac")

@@ -168,6 +168,8 @@ def test_split_peek_and_difference(viewer, widget, picture, qtbot):
     assert list(peek) == []
     assert result.visible
     click(qtbot, comparison._difference)
+    names = [each.name for each in viewer.layers]
+    qtbot.waitUntil(lambda: len(viewer.layers) > len(names), timeout=WAIT)
     difference = result_of(viewer, "cup (difference)")
     expected = (result.data.astype(float) - layer.data).mean(axis=-1)
     np.testing.assert_allclose(difference.data, expected, atol=1e-4)

@@ -8,7 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from napari_kpac.evaluation.tables import Table
 
 Commands = Any
 """What argparse's ``add_subparsers`` returns; its class has no public name."""
@@ -55,6 +59,15 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     print(line(["-" * width for width in widths]))
     for row in cells:
         print(line(row))
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    """Print tables, each below its title and above its note."""
+    for table in tables:
+        print(f"\n{table.title}")
+        print_table(table.headings, table.rows)
+        if table.note:
+            print(fill(table.note, 100))
 
 
 def _is_numeric(cell: str) -> bool:

@@ -6,7 +6,7 @@ Not for: the options themselves.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -15,24 +15,39 @@ from napari_kpac.errors import ConfigError
 T = TypeVar("T")
 
 
-def add_options(parser: argparse.ArgumentParser, record: type[Any], title: str = "options") -> None:
-    """Add a flag for every field of an options record; what is not given stays a default."""
+def add_options(
+    parser: argparse.ArgumentParser,
+    record: type[Any],
+    title: str = "options",
+    *,
+    flags: Mapping[str, str] | None = None,
+) -> None:
+    """Add a flag for every field of an options record; what is not given stays a default.
+
+    A flag is called like its field, unless ``flags`` has another name for it.
+    """
     group = parser.add_argument_group(title)
     for item in fields(record):
-        flag = "--" + item.name.replace("_", "-")
+        name = (flags or {}).get(item.name, item.name)
+        flag = "--" + name.replace("_", "-")
         text = item.metadata["help"]
         shown = f"{text} (default: {item.default})" if item.default is not None else text
         if "bool" in str(item.type):
             group.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=shown
+                flag,
+                dest=item.name,
+                action=argparse.BooleanOptionalAction,
+                default=argparse.SUPPRESS,
+                help=shown,
             )
         else:
             group.add_argument(
                 flag,
+                dest=item.name,
                 action="append" if item.metadata["many"] else "store",
                 type=_checked(item.metadata["parse"]),
                 default=argparse.SUPPRESS,
-                metavar=item.name.split("_")[-1].upper(),
+                metavar=name.split("_")[-1].upper(),
                 help=shown,
             )
 

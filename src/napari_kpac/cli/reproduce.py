@@ -6,12 +6,12 @@ Not for: computing them (evaluation).
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from napari_kpac.cli.common import Commands, add_command, print_json, print_table
+from napari_kpac.cli import reproduce_figures, reproduce_variants
+from napari_kpac.cli.common import Commands, add_command, print_json, print_table, print_tables
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation import CountRow
@@ -55,55 +55,28 @@ def register(commands: Commands) -> None:
         default=0.01,
         help="noise-to-signal ratio of the inverse (default: %(default)s)",
     )
+    reproduce_figures.register(targets)
+    reproduce_variants.register(targets)
 
 
 def _params(given: argparse.Namespace) -> None:
     from napari_kpac.evaluation import parameter_tables
+    from napari_kpac.evaluation.cost_tables import parameters_as_tables
 
-    tables = parameter_tables()
     if given.json:
-        _print_tables_json(tables)
+        _print_tables_json(parameter_tables())
         return
-    for title, rows in tables.items():
-        print(f"\nParameters: {title}")
-        print_table(
-            ("network", "paper (M)", "ours (M)", "ours, exactly", ""),
-            [
-                (
-                    row.label,
-                    "-" if row.paper is None else f"{row.paper:.2f}",
-                    f"{row.ours / 1e6:.2f}",
-                    f"{row.ours:,}",
-                    row.note,
-                )
-                for row in rows
-            ],
-        )
+    print_tables(parameters_as_tables())
 
 
 def _flops(given: argparse.Namespace) -> None:
     from napari_kpac.evaluation import flops_tables
+    from napari_kpac.evaluation.cost_tables import flops_as_tables
 
-    tables = flops_tables()
     if given.json:
-        _print_tables_json(tables)
+        _print_tables_json(flops_tables())
         return
-    for title, rows in tables.items():
-        print(f"\n{title}, in billions; two per multiply-accumulate")
-        print_table(
-            ("network", "paper", "ours, paper's way", "ours, in full", ""),
-            [
-                (
-                    row.label,
-                    "-" if row.paper is None else f"{row.paper:.0f}",
-                    "-" if row.ours_paper_way is None else f"{row.ours_paper_way / 1e9:.1f}",
-                    f"{row.ours / 1e9:.1f}",
-                    row.note,
-                )
-                for row in rows
-            ],
-        )
-    print("\nThe paper's way leaves the transposed convolutions out.")
+    print_tables(flops_as_tables())
 
 
 def _print_tables_json(tables: dict[str, list[CountRow]]) -> None:
@@ -114,17 +87,15 @@ def _inverse_kernels(given: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from napari_kpac.evaluation import inverse_kernel_figures
-    from napari_kpac.files import replacing
     from napari_kpac.pictures import write_image
+    from napari_kpac.records import write_record
 
     numbers: dict[str, Any] = {"epsilon": given.epsilon}
     written = []
     for figure in tqdm(inverse_kernel_figures(given.epsilon), total=5, disable=None, unit="figure"):
         written.append(write_image(given.output / f"{figure.name}.png", figure.picture))
         numbers[figure.name] = figure.numbers
-    with replacing(given.output / "numbers.json") as temporary:
-        temporary.write_text(json.dumps(numbers, indent=2) + "\n")
-    written.append(given.output / "numbers.json")
+    written.append(write_record(given.output / "numbers.json", numbers))
     if given.json:
         print_json({"numbers": numbers, "files": [str(path) for path in written]})
         return

@@ -6,7 +6,6 @@ Not for: how blur looks (optics), or terminals (cli).
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +17,11 @@ from napari_kpac.datasets.options import SynthesisOptions
 from napari_kpac.datasets.photos import find_photos, read_photo
 from napari_kpac.datasets.radius_files import write_radius
 from napari_kpac.errors import ConfigError, FileError, KpacError
-from napari_kpac.files import replacing
 from napari_kpac.optics import defocus, find_aperture, radius_map
 from napari_kpac.optics.pixels import from_unit
 from napari_kpac.pictures import write_image
 from napari_kpac.progress import Progress, Steps
+from napari_kpac.records import read_record, write_record
 
 RECORD = "synthesis.json"
 """File that says what the pairs in a folder were made with."""
@@ -143,10 +142,7 @@ def _check_record(output: Path, options: SynthesisOptions, pairs: Sequence[_Pair
     record = {"options": options.record(), "splits": {pair.name: pair.split for pair in pairs}}
     path = output / RECORD
     if path.exists():
-        try:
-            before = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise FileError(f"cannot read {path}: {error}; choose another folder") from error
+        before = read_record(path)
         if before != record:
             what = "options" if before.get("options") != record["options"] else "photographs"
             raise ConfigError(
@@ -154,8 +150,7 @@ def _check_record(output: Path, options: SynthesisOptions, pairs: Sequence[_Pair
                 " or choose another folder"
             )
         return
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=2) + "\n")
+    write_record(path, record)
 
 
 def _make(

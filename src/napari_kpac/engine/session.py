@@ -8,7 +8,7 @@ Not for: stacks and files (deblurring.py), windows (widgets).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +48,20 @@ class _Rendered:
     def is_of(self, mods: Sequence[BlockModulation]) -> bool:
         """Tell whether it was made with these modulations."""
         return all(a.same_as(b) for a, b in zip(self.mods, mods, strict=True))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A rectangle as the network sees it."""
+
+    residual: Tensor
+    """What is added to the picture there (1, 3, h, w), at strength 1."""
+    alpha: Tensor
+    beta: Tensor
+    corner: tuple[int, int]
+    """First pixel of alpha's first cell, in the whole picture."""
+    scale: int
+    """Pixels per cell of alpha."""
 
 
 class Session:
@@ -149,8 +163,14 @@ class Session:
 
     def encode(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Run the first stage now instead of with the first render."""
+        for done, tiles in self.encode_steps():
+            if progress is not None:
+                progress(done, tiles)
+
+    def encode_steps(self) -> Iterator[tuple[int, int]]:
+        """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
         with self._lock, keeping_memory(trim=False):
-            self._encode(self._take_ticket(), progress)
+            yield from self._encode(self._take_ticket())
 
     def render(
         self,
@@ -181,8 +201,21 @@ class Session:
         with self._lock, keeping_memory(trim=False):
             self._check(ticket)
             if draft:
-                return self._draft(modulation, rect)
-            self._encode(ticket, None)
+                return replace(
+                    self._result(modulation, rect, self._draft(modulation, rect)), draft=True
+                )
+            return self._result(modulation, rect, self._part(modulation, rect, ticket, progress))
+
+    def _part(
+        self,
+        modulation: Modulation,
+        rect: Rect,
+        ticket: int,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> _Part:
+        with self._lock:
+            for _ in self._encode(ticket):
+                pass
             return self._render(modulation, rect, ticket, progress)
 
     def _take_ticket(self) -> int:
@@ -194,15 +227,13 @@ class Session:
         if ticket != self._latest:
             raise CancelledError("a newer request made this render pointless")
 
-    def _encode(self, ticket: int, progress: Callable[[int, int], None] | None) -> None:
+    def _encode(self, ticket: int) -> Iterator[tuple[int, int]]:
         if self._closed:
             raise CancelledError("the session is closed")
         if self._kept is not None:
             return
-        total = self._plan.tile_count
         for count, _ in enumerate(self._run.encode(self._plan.kept_skips), start=1):
-            if progress is not None:
-                progress(count, total)
+            yield count, self._plan.tile_count
             self._check(ticket)
         self._kept = CachedBottleneck(self._run, self._run.take_features(), self._check_render)
 
@@ -221,7 +252,7 @@ class Session:
         rect: Rect,
         ticket: int,
         progress: Callable[[int, int], None] | None,
-    ) -> Result:
+    ) -> _Part:
         mods = block_modulations(modulation, self.config, self._reader.padded)
         outer = self._aligned(rect)
         if self._last is not None and self._last.is_of(mods):
@@ -243,12 +274,9 @@ class Session:
             )
             for mod, cache in zip(mods, caches, strict=True)
         ]
-        return self._result(
-            modulation, rect, residual,
-            alpha=torch.cat(used), beta=torch.cat([cache.beta for cache in caches]),
-            scale=self._run.cell,
-            origin=(cells.top * self._run.cell - rect.top, cells.left * self._run.cell - rect.left),
-        )  # fmt: skip
+        corner = (cells.top * self._run.cell, cells.left * self._run.cell)
+        beta = torch.cat([cache.beta for cache in caches])
+        return _Part(residual, torch.cat(used), beta, corner, self._run.cell)
 
     @torch.no_grad()
     def _decode(
@@ -314,10 +342,11 @@ class Session:
             )
         return rect
 
-    def _draft(self, modulation: Modulation, rect: Rect) -> Result:
+    def _draft(self, modulation: Modulation, rect: Rect) -> _Part:
         """Render at half resolution and enlarge the residual."""
         if self._half is None:
             self._half = self._make_half()
+        half = self._half
         coarse = replace(
             modulation,
             labels=None if modulation.labels is None else np.asarray(modulation.labels)[::2, ::2],
@@ -326,23 +355,21 @@ class Session:
                 for key, value in modulation.override.items()
             },
         )
-        half = self._half.render(coarse)
+        # One pixel more on every side, for the enlargement looks at neighbours.
+        needed = Rect(
+            rect.top // 2, -(-rect.bottom // 2), rect.left // 2, -(-rect.right // 2)
+        ).grown(1, *half.size)
+        part = half._part(coarse, needed, half._take_ticket())
         enlarged = F.interpolate(
-            self._half.residual, scale_factor=2.0, mode="bilinear", align_corners=False
+            part.residual, scale_factor=2.0, mode="bilinear", align_corners=False
         )
-        result = self._result(
-            modulation, rect, cut(enlarged, rect),
-            alpha=torch.from_numpy(half.alpha), beta=torch.from_numpy(half.beta),
-            scale=2 * half.scale, origin=(-rect.top, -rect.left),
-        )  # fmt: skip
-        return replace(result, draft=True)
-
-    @property
-    def residual(self) -> Tensor:
-        """What the last full render adds to the picture (1, 3, H, W), at strength 1."""
-        if self._last is None:
-            raise CancelledError("nothing has been rendered yet")
-        return self._last.residual
+        frame = Rect(2 * needed.top, 2 * needed.bottom, 2 * needed.left, 2 * needed.right)
+        return replace(
+            part,
+            residual=cut(enlarged, rect.inside(frame)),
+            corner=(2 * part.corner[0], 2 * part.corner[1]),
+            scale=2 * part.scale,
+        )
 
     def _make_half(self) -> Session:
         """Open a session on the picture at half resolution, seen in the same range."""
@@ -371,27 +398,17 @@ class Session:
             precision=options.precision,
         )
 
-    def _result(
-        self,
-        modulation: Modulation,
-        rect: Rect,
-        residual: Tensor,
-        *,
-        alpha: Tensor,
-        beta: Tensor,
-        scale: int,
-        origin: tuple[int, int],
-    ) -> Result:
+    def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Result:
         image = np.empty((rect.height, rect.width, *self._job.layout.shape[2:]), self.dtype)
-        scaled = residual * modulation.strength
+        scaled = part.residual * modulation.strength
         restore_into(image, self._job.first, self._plane, rect, self._reader, scaled, rect)
         return Result(
             image=image,
-            alpha=alpha.float().cpu().numpy(),
-            beta=beta.float().cpu().numpy(),
+            alpha=part.alpha.float().cpu().numpy(),
+            beta=part.beta.float().cpu().numpy(),
             recipe=self._job.recipe(modulation, self._plan),
             size=(rect.height, rect.width),
-            scale=scale,
-            origin=origin,
+            scale=part.scale,
+            origin=(part.corner[0] - rect.top, part.corner[1] - rect.left),
             region=None if rect == self._whole else rect,
         )

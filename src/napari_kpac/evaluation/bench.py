@@ -6,14 +6,12 @@ Not for: quality, or anything that a test asserts.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from napari_kpac.engine.model import prepare
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect
 from napari_kpac.engine.plan import make_plan
 from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.evaluation.memory import peak_memory_here
 from napari_kpac.evaluation.naive import NaiveForward
 from napari_kpac.network import KPACNet, count_flops
 from napari_kpac.progress import Progress, Steps, finish
@@ -255,24 +254,6 @@ def _richardson_lucy_seconds() -> float:
     return time.perf_counter() - start
 
 
-def own_peak() -> int:
-    """Return the peak resident memory of this process in bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # The kernel's rusage would count the parent's memory too, as it was at the fork.
-        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-        if found:
-            return int(found[1]) * 1024
-    try:
-        import resource
-    except ImportError:
-        import psutil
-
-        return int(psutil.Process().memory_info()._asdict()["peak_wset"])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else peak * 1024)
-
-
 def _main(arguments: Sequence[str]) -> None:
     """Deblur noise of a size and print the peak memory of this process."""
     height, width, kept, budget = arguments
@@ -282,7 +263,7 @@ def _main(arguments: Sequence[str]) -> None:
         _deblur_large(image, net, kept == "True")
     else:
         deblur(image, net, "cpu", memory=int(budget))
-    print(json.dumps({"peak": own_peak()}))
+    print(json.dumps({"peak": peak_memory_here()}))
 
 
 def as_dicts(measures: Sequence[Measure]) -> list[dict[str, Any]]:

@@ -52,17 +52,24 @@ class SyntheticCases:
         Use only the first photographs.
     seed
         Another seed makes another benchmark.
+    dual
+        Make the dual-pixel views as well.
     """
 
-    dual = False
-
     def __init__(
-        self, root: Path, split: str = "val", *, limit: int | None = None, seed: int = 0
+        self,
+        root: Path,
+        split: str = "val",
+        *,
+        limit: int | None = None,
+        seed: int = 0,
+        dual: bool = False,
     ) -> None:
         if limit is not None and limit < 1:
             raise ConfigError(f"at least one photograph is needed, not {limit}")
         self._photos = photos_of_split(root, split)[:limit]
         self._seed = seed
+        self.dual = dual
         self._read: tuple[Path, Floats] | None = None
 
     def __len__(self) -> int:
@@ -99,12 +106,19 @@ class SyntheticCases:
             int(rng.integers(2**31)),
             shot=float(shot),
             read=float(read),
+            dual=self.dual,
             dtype=np.uint8,
+        )
+        blurred, *views = (
+            to_unit(view[rows, columns])
+            for view in (made.image, made.left, made.right)
+            if view is not None
         )
         return Pair(
             name=self.name(index),
-            blurred=to_unit(made.image[rows, columns]),
+            blurred=blurred,
             sharp=np.ascontiguousarray(wide[rows, columns]),
+            views=(views[0], views[1]) if views else None,
             radius=np.ascontiguousarray(made.radius[rows, columns]),
         )
 
@@ -118,13 +132,6 @@ class SyntheticCases:
                 )
             self._read = path, photo
         return self._read[1]
-
-
-def synthetic_cases(
-    root: Path, split: str = "val", *, limit: int | None = None, seed: int = 0
-) -> SyntheticCases:
-    """Open the benchmark on a folder of photographs."""
-    return SyntheticCases(root, split, limit=limit, seed=seed)
 
 
 def _scene(wide: Floats, index: int, rng: np.random.Generator) -> Floats:

@@ -60,28 +60,28 @@ class ModelComparator:
         from napari_kpac.engine.device import resolve
         from napari_kpac.engine.model import card_of, prepare
 
-        self._net = prepare(model, resolve(device))
+        self.net = prepare(model, resolve(device))
         self._device = device
         self.name = name or model
-        self.dilations: Sequence[int] = self._net.config.dilations
+        self.dual = self.net.config.views == 2
+        self.dilations: Sequence[int] = self.net.config.dilations
         self.settings: Mapping[str, Any] = {
             "model": model,
-            "sha256": card_of(self._net).sha256,
-            "levels": self._net.config.levels,
-            "blocks": self._net.config.blocks,
-            "views": self._net.config.views,
+            "sha256": card_of(self.net).sha256,
+            "levels": self.net.config.levels,
+            "blocks": self.net.config.blocks,
+            "views": self.net.config.views,
         }
 
     def session(self, picture: Floats, views: Views = None) -> Session:
         """Open a picture, to be rendered with any modulation."""
         from napari_kpac.engine import Session
 
-        dual = self._net.config.views == 2
         return Session(
             picture,
-            self._net,
+            self.net,
             self._device,
-            views=views if dual else None,
+            views=views if self.dual else None,
             range="unit",
             rgb=True,
         )
@@ -96,9 +96,10 @@ class ModelComparator:
             session.close()
 
 
-def model_names(models: Sequence[str]) -> list[str]:
-    """Name models shortly: by the file's name where that is enough to tell them apart."""
+def make_models(models: Sequence[str], device: str) -> list[ModelComparator]:
+    """Load models; each is called by its file's name where that tells it from the others."""
     short = [Path(model).name for model in models]
     return [
-        given if short.count(name) > 1 else name for given, name in zip(models, short, strict=True)
+        ModelComparator(model, device, model if short.count(name) > 1 else name)
+        for model, name in zip(models, short, strict=True)
     ]

@@ -1,29 +1,26 @@
-"""``evaluate``: every comparator on every picture, step by step.
+"""``evaluate``: a study from its options, measured step by step and written down.
 
-Not for: tables (summary), files (ledger, report), or terminals (cli).
+Not for: what is measured (study, blur_study), tables, or terminals (cli).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from napari_kpac.datasets.pair import Pair, Pairs
-from napari_kpac.evaluation import metrics
-from napari_kpac.evaluation.bins import bin_scores
-from napari_kpac.evaluation.comparators import (
-    Comparator,
-    ModelComparator,
-    Unchanged,
-    model_names,
-)
+from napari_kpac.evaluation.blur_study import BlurStudy
 from napari_kpac.evaluation.ledger import Ledger, Row
 from napari_kpac.evaluation.options import EvaluateOptions
-from napari_kpac.evaluation.probe import Probe, examine, variance_evidence
+from napari_kpac.evaluation.study import PairStudy
+from napari_kpac.evaluation.summary import Line, summarise
 from napari_kpac.progress import Progress, Steps
+
+
+@dataclass(frozen=True)
+class EvaluateProgress(Progress):
+    """One more row is there."""
+
+    row: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -31,76 +28,58 @@ class Evaluation:
     """What was measured."""
 
     options: EvaluateOptions
+    study: PairStudy | BlurStudy
     ledger: Ledger
-    comparators: Sequence[Comparator]
+    lines: list[Line]
+    """Means over pictures, one line for each method and noise."""
+    report: Path | None = None
+    """The page that was written."""
 
 
-def evaluate(options: EvaluateOptions) -> Steps[Evaluation]:
-    """Compare models on a dataset; yields after every result, returns all of them."""
-    pairs = open_dataset(options)
-    comparators = make_comparators(options)
-    ledger = Ledger()
-    total = len(pairs) * len(options.noise) * len(comparators)
-    done = 0
-    for index in range(len(pairs)):
-        keys = [(pairs.name(index), c.name, n) for n in options.noise for c in comparators]
-        pair = None if all(map(ledger.has, keys)) else pairs[index]
-        for noise in options.noise:
-            noisy = None if pair is None else with_noise(pair, noise, (options.seed, index))
-            for comparator in comparators:
-                if noisy is not None and not ledger.has((noisy.name, comparator.name, noise)):
-                    _measure(noisy, comparator, noise, options, ledger)
-                done += 1
-                yield Progress(done, total, f"{pairs.name(index)}: {comparator.name}")
-    return Evaluation(options, ledger, comparators)
+def evaluate(options: EvaluateOptions, output: Path | None = None) -> Steps[Evaluation]:
+    """Compare models and methods on a dataset.
+
+    Yields progress after every result; closing the generator cancels. With a folder, results
+    are kept as they come: the same call again goes on where the last one stopped.
+
+    Parameters
+    ----------
+    options
+        What is compared on what.
+    output
+        Folder for ``results.csv``, ``summary.json`` and ``report.html``.
+
+    Raises
+    ------
+    ConfigError
+        If the options make no sense, or the folder holds an evaluation with others.
+    FileError
+        If data cannot be read or results not be written.
+    """
+    study = BlurStudy(options) if options.kind == "cuhk" else PairStudy(options)
+    ledger = Ledger(study.columns, output, study.settings)
+    for index, key in enumerate(study.keys):
+        if not ledger.has(key):
+            ledger.add(*study.measure(index))
+        stage = f"{key[0]}: {key[1]}"
+        yield EvaluateProgress(index + 1, len(study.keys), stage, row=ledger.find(key))
+    found = Evaluation(options, study, ledger, summarise(ledger))
+    return found if output is None else (yield from write_report(found, output))
 
 
-def open_dataset(options: EvaluateOptions) -> Pairs:
-    """Open the data that the options name."""
-    from napari_kpac.evaluation.benchmark import synthetic_cases
-
-    return synthetic_cases(
-        Path(options.root), options.split, limit=options.limit, seed=options.seed
-    )
-
-
-def make_comparators(options: EvaluateOptions) -> list[Comparator]:
-    """Make everything that is compared; the input comes first."""
-    named = zip(options.model, model_names(options.model), strict=True)
-    networks = [ModelComparator(model, options.device, name) for model, name in named]
-    return [Unchanged(), *networks]
+def export_steps(found: Evaluation, output: Path) -> Steps[Evaluation]:
+    """Write an evaluation that is only in memory into a folder, as if it had been made there."""
+    written = Ledger(found.ledger.columns, output, found.study.settings)
+    for row in found.ledger.rows:
+        if not written.has(row.key):
+            written.add(row, found.ledger.evidence_of(row.key))
+    return (yield from write_report(replace(found, ledger=written), output))
 
 
-def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
-    """Add Gaussian noise of a sigma in percent of the range to what is blurred; not clipped."""
-    if percent == 0:
-        return pair
+def write_report(found: Evaluation, output: Path) -> Steps[Evaluation]:
+    """Write the summary and the page of an evaluation into its folder."""
+    # Not above: the report knows what an evaluation is.
+    from napari_kpac.evaluation.report import report_steps
 
-    def noisy(picture: metrics.Picture, view: int) -> metrics.Picture:
-        rng = np.random.default_rng((*seed, round(1000 * percent), view))
-        noise = rng.normal(0, percent / 100, picture.shape)
-        return (picture + noise).astype(np.float32)
-
-    views = pair.views and (noisy(pair.views[0], 1), noisy(pair.views[1], 2))
-    return replace(pair, blurred=noisy(pair.blurred, 0), views=views)
-
-
-def _measure(
-    pair: Pair, comparator: Comparator, noise: float, options: EvaluateOptions, ledger: Ledger
-) -> None:
-    if isinstance(comparator, ModelComparator):
-        probe = examine(comparator, pair)
-    else:
-        found = variance_evidence(pair) if isinstance(comparator, Unchanged) else None
-        probe = Probe(comparator.restore(pair.blurred, pair.views), evidence=found)
-    restored = probe.restored
-    preset: metrics.Preset = "paper" if options.ssim == "paper" else "default"
-    scores = {
-        "psnr": metrics.psnr(restored, pair.sharp),
-        "ssim": metrics.ssim(restored, pair.sharp, preset),
-        "mae": metrics.mae(restored, pair.sharp),
-        **probe.scores,
-    }
-    if pair.radius is not None:
-        scores |= bin_scores(restored, pair.sharp, pair.radius, preset)
-    ledger.add(Row(pair.name, comparator.name, noise, scores), probe.evidence)
+    page = yield from report_steps(found, output)
+    return replace(found, report=page)

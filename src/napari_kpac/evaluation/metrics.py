@@ -98,10 +98,12 @@ def _clipped(picture: Picture, other: Picture) -> Doubles:
             f"pictures of shapes {picture.shape} and {other.shape} cannot be compared; both must"
             " be grey (H, W) or colour (H, W, C) and of one size"
         )
-    values = np.asarray(picture, np.float64)
-    if picture.dtype.kind not in "fiub" or not np.isfinite(values).all():
-        raise ImageError(f"a picture of {picture.dtype} with NaN or infinity cannot be compared")
-    return np.clip(values, 0, 1)
+    if picture.dtype.kind not in "fiub" or not np.isfinite(picture).all():
+        raise ImageError(
+            f"a picture of {picture.dtype} that is no numbers, or NaN or infinite somewhere,"
+            " cannot be compared"
+        )
+    return np.clip(picture.astype(np.float64), 0, 1)
 
 
 def _per_pixel(values: Doubles) -> Doubles:

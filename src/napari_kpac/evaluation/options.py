@@ -8,35 +8,61 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from napari_kpac.datasets.options import DataOptions
 from napari_kpac.errors import ConfigError
 from napari_kpac.options import option, parse_numbers
 
-Dataset = Literal["dpdd", "pairs", "cuhk", "synthetic"]
-DATASETS: tuple[Dataset, ...] = get_args(Dataset)
+MethodName = Literal["ebdb", "wiener", "richardson-lucy", "unsharp"]
+"""Methods without a network."""
+METHODS: tuple[MethodName, ...] = get_args(MethodName)
 SSIM_PRESETS = ("default", "paper")
 
 
+def check_method(name: Any) -> MethodName:
+    """Return the name of a method, or raise."""
+    if name not in METHODS:
+        raise ConfigError(f"method={name!r}: must be one of {', '.join(METHODS)}")
+    return name  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True)
-class EvaluateOptions:
+class EvaluateOptions(DataOptions):
     """What is compared, on what, and how it is measured."""
 
-    dataset: Dataset = option("synthetic", f"kind of data: {', '.join(DATASETS)}")
-    root: str = option("", "folder of the data; of synthetic: of sharp photographs")
-    split: str = option("val", "which part of the data: train, val or test")
-    model: tuple[str, ...] = option(("default",), "a model to compare; may be repeated", many=True)
+    split: str = option("val", "train, val or test, where the dataset has such parts")
+    model: tuple[str, ...] = option(
+        ("default",), "a model: a name or a file; once for each", many=True
+    )
+    method: tuple[MethodName, ...] = option(
+        (), f"a method without a network: {', '.join(METHODS)}; once for each", check_method,
+        many=True,
+    )  # fmt: skip
+    radius: float | None = option(
+        None,
+        "radius in pixels of the disc that wiener and richardson-lucy take as the blur; by "
+        "default they estimate a Gaussian for each picture",
+        float,
+    )
     noise: tuple[float, ...] = option(
         (0.0,), "sigmas of added Gaussian noise in percent of the range, as S1,S2", parse_numbers
     )
     ssim: str = option("default", "scale of SSIM: default, or paper (not comparable)")
+    lpips: bool = option(True, "measure LPIPS too, where its package and weights are there")
     limit: int | None = option(None, "use only the first pictures or photographs", int)
     seed: int = option(0, "of noise and synthetic data; another seed is another benchmark", int)
     device: str = option("auto", "auto, cpu, or one of the devices here (cuda:0, mps, xpu:0)")
 
     def __post_init__(self) -> None:
-        if self.dataset not in DATASETS:
-            raise ConfigError(f"no dataset is called {self.dataset!r}; use {', '.join(DATASETS)}")
-        if not self.root:
-            raise ConfigError("no data: give the folder as root")
+        super().__post_init__()
+        for name in ("model", "method", "noise"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in self.method:
+            check_method(name)
+        for given in (self.model, self.method, self.noise):
+            if len(set(given)) < len(given):
+                raise ConfigError(f"{', '.join(map(str, given))}: name each one once")
+        if self.radius is not None and not 0 < self.radius <= 100:
+            raise ConfigError(f"radius={self.radius}: must be above 0, and 100 pixels at most")
         if not self.noise or not all(0 <= sigma <= 100 for sigma in self.noise):
             raise ConfigError(f"noise={self.noise}: must be percentages from 0 to 100")
         if self.ssim not in SSIM_PRESETS:
@@ -45,8 +71,6 @@ class EvaluateOptions:
             raise ConfigError(f"limit={self.limit}: must be 1 or more")
         if self.seed < 0:
             raise ConfigError(f"a seed is 0 or more, not {self.seed}")
-        for name in ("model", "noise"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -23,21 +23,29 @@ INK = (25, 25, 25)
 FAINT = (205, 205, 205)
 
 
-def sheet(title: str, rows: Sequence[Sequence[Cell]], *, side: int = 200) -> Picture:
-    """Lay out rows of pictures in 0..1, each with a caption of up to two lines below it."""
+def sheet(
+    title: str, rows: Sequence[Sequence[Cell]], *, side: int = 200, whole: bool = False
+) -> Picture:
+    """Lay out rows of pictures in 0..1, each with a caption of up to two lines below it.
+
+    Pictures are shown as squares of that side, cut from their middle; ``whole`` shows all of
+    them instead, the longest side of that length.
+    """
     caption = 2 * (TEXT + 4)
     columns = max(map(len, rows))
+    images = [[_whole(p, side) if whole else _fitted(p, side) for p, _ in row] for row in rows]
+    high = max(image.height for row in images for image in row)
     width = GAP + columns * (side + GAP)
-    height = 2 * GAP + TEXT + 8 + len(rows) * (side + caption + GAP)
+    height = 2 * GAP + TEXT + 8 + len(rows) * (high + caption + GAP)
     canvas = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(canvas)
     draw.text((GAP, GAP), title, INK, _font(TEXT + 3))
     for i, row in enumerate(rows):
-        top = 2 * GAP + TEXT + 8 + i * (side + caption + GAP)
-        for j, (picture, text) in enumerate(row):
+        top = 2 * GAP + TEXT + 8 + i * (high + caption + GAP)
+        for j, (_, text) in enumerate(row):
             left = GAP + j * (side + GAP)
-            canvas.paste(_fitted(picture, side), (left, top))
-            draw.multiline_text((left, top + side + 3), text, INK, _font(TEXT), spacing=3)
+            canvas.paste(images[i][j], (left, top))
+            draw.multiline_text((left, top + high + 3), text, INK, _font(TEXT), spacing=3)
     return np.asarray(canvas)
 
 
@@ -67,11 +75,11 @@ def plot(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> Pi
     canvas = Image.new("RGB", (width * fine, height * fine), "white")
     draw = ImageDraw.Draw(canvas)
     small, large = _font(TEXT * fine), _font((TEXT + 3) * fine)
-    for tick in _ticks(x0, x1):
+    for tick in ticks(x0, x1):
         draw.line([place(tick, y0), place(tick, y1)], FAINT, fine)
         x, y = place(tick, y0)
         draw.text((x, y + 6 * fine), f"{tick:g}", INK, small, anchor="mt")
-    for tick in _ticks(y0, y1):
+    for tick in ticks(y0, y1):
         draw.line([place(x0, tick), place(x1, tick)], FAINT, fine)
         x, y = place(x0, tick)
         draw.text((x - 8 * fine, y), f"{tick:g}", INK, small, anchor="rm")
@@ -94,18 +102,30 @@ def plot(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> Pi
     return np.asarray(canvas.resize((width, height), Image.Resampling.LANCZOS))
 
 
+def _whole(picture: npt.NDArray[Any], side: int) -> Image.Image:
+    """Scale a picture to a longest side."""
+    image = _image(picture)
+    scale = side / max(image.size)
+    size = round(image.width * scale), round(image.height * scale)
+    return image.resize(size, Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)
+
+
+def _image(picture: npt.NDArray[Any]) -> Image.Image:
+    pixels = np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8)
+    return Image.fromarray(pixels).convert("RGB")
+
+
 def _fitted(picture: npt.NDArray[Any], side: int) -> Image.Image:
     """Cut the middle square of a picture, or enlarge a small one in whole steps."""
     height, width = picture.shape[:2]
     square = min(height, width, side) if max(height, width) > side else max(height, width)
     top, left = (height - square) // 2, (width - square) // 2
-    pixels = np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8)
-    image = Image.fromarray(pixels[top : top + square, left : left + square]).convert("RGB")
+    image = _image(picture[top : top + square, left : left + square])
     return image.resize((side, side), Image.Resampling.NEAREST)
 
 
-def _ticks(low: float, high: float) -> npt.NDArray[np.float64]:
-    """Give four to ten round numbers."""
+def ticks(low: float, high: float) -> npt.NDArray[np.float64]:
+    """Give four to ten round numbers between two."""
     rough = 10 ** np.floor(np.log10(high - low))
     step = next(rough * f for f in (0.1, 0.2, 0.5, 1) if (high - low) / (rough * f) <= 10)
     first = np.ceil(low / step - 1e-9)

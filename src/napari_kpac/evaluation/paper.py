@@ -61,6 +61,29 @@ COMPARISON = (
     PaperRow("KPAC (dual)", 25.86, 0.859, 0.185, 2.06),
 )
 
+BLURRED_INPUT = PaperRow("blurred input", 23.92, 0.812)
+
+TWO_STEP = (
+    PaperRow("JNB", 23.70, 0.799, 0.442),
+    PaperRow("EBDB", 23.96, 0.819, 0.402),
+    PaperRow("DMENet", 23.92, 0.808, 0.410, 26.94),
+)
+
+QUALITY = (BLURRED_INPUT, *TWO_STEP, *COMPARISON)
+"""Every row that the paper prints for the test set of DPDD, its SSIM on the scale `paper`."""
+
+NOISE = {
+    "without noise augmentation": {1.0: 25.13, 3.0: 24.76, 5.0: 24.23},
+    "with noise augmentation": {1.0: 25.06, 3.0: 25.01, 5.0: 24.85},
+}
+"""PSNR by the noise's sigma in percent."""
+
+DETECTION = {
+    "alpha_1 of block 1, enlarged 4 times": {"F-measure": 0.832, "accuracy": 0.784},
+    "EBDB": {"F-measure": 0.839, "accuracy": 0.765},
+}
+"""On 200 pictures of CUHK; how the paper defines its F-measure it does not say."""
+
 KERNEL_EXAMPLE = {"psnr_direct": 21.64, "psnr_upsampled": 21.59, "psnr_between": 51.09}
 DEBLUR_EXAMPLE = {"equal": 0.874, "nnls": 0.925}
 DILATED_KERNELS = {"psnr_between": "over 40 dB in every row"}

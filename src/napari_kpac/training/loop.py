@@ -104,8 +104,14 @@ def train(
         if processes.rank == 0 and not resume:
             folder.begin(options)
         processes.wait()
-        with keeping_memory():
-            return (yield from _Trainer(options, folder, processes, data, perceptual).go(resume))
+        try:
+            with keeping_memory():
+                trainer = _Trainer(options, folder, processes, data, perceptual)
+                return (yield from trainer.go(resume))
+        except Exception:
+            if processes.rank == 0 and not resume:
+                folder.clear()
+            raise
 
 
 def resume(run: str | Path) -> Steps[Trained]:
@@ -183,6 +189,7 @@ class _Trainer:
                     alphas=alphas,
                     scores=self.scores,
                 )
+                reported = time.monotonic()
                 try:
                     yield progress
                 except GeneratorExit:
@@ -190,6 +197,8 @@ class _Trainer:
                     if leading and step != saved:
                         self._save()
                     raise
+                # A pause there costs time, but is no work.
+                before += time.monotonic() - reported
         finally:
             if metrics is not None:
                 metrics.close()

@@ -91,9 +91,9 @@ class TrainOptions:
         self._one_of("kind", get_args(TrainKind))
         self._one_of("precision", get_args(TrainPrecision))
         self._one_of("network", get_args(Network))
-        self._one_of("levels", (2, 3))
-        self._one_of("bits", (8, 16))
-        for name, low, high in _LIMITS:
+        for name, allowed in CHOICES.items():
+            self._one_of(name, allowed)
+        for name, (low, high) in LIMITS.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not low <= value <= high:
                 raise ConfigError(f"{name}={value!r}: must lie in {low:g}..{high:g}")
@@ -153,35 +153,39 @@ class TrainOptions:
         return cls(**values)
 
 
-_LIMITS = (
-    ("held_out", 0, 0.9),
-    ("blocks", 1, 16),
-    ("channels", 1, 1024),
-    ("steps", 0, 10**9),
-    ("fine_steps", 0, 10**9),
-    ("rate", 1e-9, 1),
-    ("fine_rate", 1e-9, 1),
-    ("final_rate", 0, 1),
-    ("warmup", 0, 10**9),
-    ("perceptual", 0, 1e3),
-    ("attention_rate", 0, 100),
-    ("attention_loss", 0, 100),
-    ("clip", 0, 1e6),
-    ("ema", 0, 0.999999),
-    ("batch", 1, 4096),
-    ("crop", 16, 4096),
-    ("largest", 0, 100),
-    ("shrink", 0.1, 1),
-    ("noise", 0, 1),
-    ("noisy", 0, 1),
-    ("validate", 1, 10**9),
-    ("crops", 1, 10**5),
-    ("save", 1, 10**9),
-    ("seed", 0, 2**31 - 1),
-    ("devices", 1, 1024),
-    ("nodes", 1, 1024),
-    ("threads", 0, 1024),
-)
+LIMITS: dict[str, tuple[float, float]] = {
+    "held_out": (0, 0.9),
+    "blocks": (1, 16),
+    "channels": (1, 1024),
+    "steps": (0, 10**9),
+    "fine_steps": (0, 10**9),
+    "rate": (1e-9, 1),
+    "fine_rate": (1e-9, 1),
+    "final_rate": (0, 1),
+    "warmup": (0, 10**9),
+    "perceptual": (0, 1e3),
+    "attention_rate": (0, 100),
+    "attention_loss": (0, 100),
+    "clip": (0, 1e6),
+    "ema": (0, 0.999999),
+    "batch": (1, 4096),
+    "crop": (16, 4096),
+    "largest": (0, 100),
+    "shrink": (0.1, 1),
+    "noise": (0, 1),
+    "noisy": (0, 1),
+    "validate": (1, 10**9),
+    "crops": (1, 10**5),
+    "save": (1, 10**9),
+    "seed": (0, 2**31 - 1),
+    "devices": (1, 1024),
+    "nodes": (1, 1024),
+    "threads": (0, 1024),
+}
+"""Smallest and largest value of what is a number."""
+
+CHOICES = {"levels": (2, 3), "bits": (8, 16)}
+"""Numbers of which only a few make sense."""
 
 
 def preset_values(name: str | Path) -> dict[str, Any]:

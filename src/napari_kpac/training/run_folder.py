@@ -9,6 +9,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,28 @@ class RunFolder:
         """File of the state."""
         return self.path / STATE
 
-    def begin(self, options: TrainOptions) -> None:
-        """Begin a run in an empty place."""
-        if (self.path / OPTIONS).exists():
+    @property
+    def is_free(self) -> bool:
+        """Whether a run can begin here."""
+        return not (self.path / OPTIONS).exists()
+
+    def check_free(self) -> None:
+        """Raise if the folder holds a run."""
+        if not self.is_free:
             raise ConfigError(
                 f"{self.path} holds a run already; resume it, or choose another folder"
             )
+
+    def begin(self, options: TrainOptions) -> None:
+        """Begin a run in an empty place."""
+        self.check_free()
         with replacing(self.path / OPTIONS) as temporary:
             temporary.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
+
+    def clear(self) -> None:
+        """Make room for another run, unless this one has learned something."""
+        if not self.state.exists():
+            (self.path / OPTIONS).unlink(missing_ok=True)
 
     def options(self) -> TrainOptions:
         """Read the options that the run was begun with."""
@@ -55,6 +70,14 @@ class RunFolder:
             raise FileError(f"{path} holds no options of training")
         return TrainOptions.from_dict(values)
 
+    def metrics(self) -> list[dict[str, float]]:
+        """Read what the run has told of its steps; what a step did not have is left out."""
+        found = []
+        for row in _rows(self.path / METRICS):
+            with suppress(ValueError):  # cut off in the middle of a number
+                found.append({name: float(value) for name, value in row.items() if value})
+        return found
+
     def preview(self, step: int, scores: Scores) -> None:
         """Keep the picture of a validation."""
         write_image(self.path / "previews" / f"{step:07d}.png", scores.preview)
@@ -67,7 +90,11 @@ class Metrics:
         """Open the table; rows after step ``upto`` are of work that will be done again."""
         self._path = folder / METRICS
         self._columns = columns
-        kept = [row for row in self._rows() if int(row["step"]) <= upto]
+        kept = [
+            row
+            for row in _rows(self._path)
+            if set(row) == set(columns) and int(row["step"]) <= upto
+        ]
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
@@ -90,20 +117,19 @@ class Metrics:
         if self._board is not None:
             self._board.close()
 
-    def _rows(self) -> list[dict[str, str]]:
-        """Read the whole rows that are there; a row that was cut off is left out."""
-        try:
-            with self._path.open(newline="") as file:
-                rows = list(csv.DictReader(file))
-        except (OSError, csv.Error, UnicodeDecodeError):
-            return []
-        return [
-            row
-            for row in rows
-            if (row.get("step") or "").isdigit()
-            and set(row) == set(self._columns)
-            and None not in row.values()
-        ]
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """Read the whole rows that are there; a row that was cut off is left out."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, csv.Error, UnicodeDecodeError):
+        return []
+    return [
+        row
+        for row in rows
+        if (row.get("step") or "").isdigit() and None not in row and None not in row.values()
+    ]
 
 
 def _board(folder: Path, upto: int) -> Any:

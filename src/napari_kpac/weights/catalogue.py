@@ -14,6 +14,7 @@ from typing import Literal
 
 from platformdirs import user_data_path
 
+from napari_kpac.changes import catalogue_changed
 from napari_kpac.errors import ModelNotFoundError, WeightsError
 from napari_kpac.files import replacing
 from napari_kpac.names import check_name
@@ -128,6 +129,7 @@ def install(
             shutil.copyfile(source, temporary)
     else:
         card = save_network(net, target, card)
+    catalogue_changed.tell()
     return ModelEntry(card, net.config, target, "installed")
 
 
@@ -137,6 +139,7 @@ def remove(name: str) -> Path:
     if entry.origin == "bundled":
         raise WeightsError(f"{entry.name!r} came with the package and cannot be removed")
     entry.path.unlink()
+    catalogue_changed.tell()
     return entry.path
 
 

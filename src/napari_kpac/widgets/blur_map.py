@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from magicgui.widgets import ComboBox, FloatSpinBox
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
@@ -31,14 +30,21 @@ from superqt.utils import qthrottled, signals_blocked
 
 from napari_kpac.errors import KpacError
 from napari_kpac.options import DetectionOptions
-from napari_kpac.progress import Progress, Steps
+from napari_kpac.progress import Progress
 from napari_kpac.widgets import preferences
+from napari_kpac.widgets.blur_choice import (
+    Choice,
+    choose,
+    describe_scores,
+    find_regions,
+    measure,
+)
 from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
-from napari_kpac.widgets.docked import DockedWidget
+from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.histogram import HistogramPlot
 from napari_kpac.widgets.placement import METADATA, find_layer, full_resolution, placement
-from napari_kpac.widgets.task import Task
+from napari_kpac.widgets.task import Latest, Task
 
 SOURCES = (
     ("α₁ of block 1 (the paper's)", "alpha1"),
@@ -57,7 +63,7 @@ RULES = (
     ("by hand", "fixed"),
 )
 ENLARGE = (("automatic", "auto"), ("4 (the paper's)", 4), ("2", 2), ("not at all", 1))
-POLARITIES = (("marks what is blurred", "blurred"), ("marks what is sharp", "sharp"))
+POLARITIES = (("what is blurred", "blurred"), ("what is sharp", "sharp"))
 FILES = {
     "Map, 8 bits (*.png)": "png8",
     "Map, 16 bits (*.png)": "png16",
@@ -76,6 +82,7 @@ class BlurMapWidget(DockedWidget):
         self._viewer = napari_viewer
         self._measured: Any = None
         self._detection: Any = None
+        self._mask: Any = None
         self._source: Image | None = None
         self._map_id: Any = None
         self._mask_id: Any = None
@@ -85,10 +92,17 @@ class BlurMapWidget(DockedWidget):
         self._task.failed.connect(self._show_error)
         self._task.cancelled.connect(lambda: self._message.setText("Cancelled."))
         self._task.ended.connect(self._show_idle)
+        self._choosing, self._scoring, self._errands = Latest(self), Latest(self), Latest(self)
+        self._choosing.answered.connect(self._show_choice)
+        self._choosing.failed.connect(self._show_error)
+        self._errands.answered.connect(self._finish_errand)
+        self._errands.failed.connect(self._show_error)
         self._build()
+        self._scoring.answered.connect(self._scores.setText)
+        self._scoring.failed.connect(lambda text: self._scores.setText(f"⚠ {text}"))
         self._filler = ChoiceFiller(self._model, None, self)
         self._show_idle()
-        self._message.setText("Choose an image and press Measure.")
+        self._message.setText(first_hint("Measure", self._image.layer))
 
     def _build(self) -> None:
         self._image = image_box(self._viewer)
@@ -113,12 +127,14 @@ class BlurMapWidget(DockedWidget):
         self._slider.setRange(0, TICKS)
         self._slider.setToolTip("The threshold: move it to choose by hand.")
         self._button = QPushButton()
+        self._button.setToolTip("Measure the blur of the image; again to cancel.")
         self._button.clicked.connect(self._toggle)
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         self._message = QLabel()
         self._message.setWordWrap(True)
         self._mask_check = QCheckBox("mask as a labels layer")
+        self._mask_check.setToolTip("Show what counts as blurred as a layer of labels.")
         self._mask_check.setChecked(True)
 
         layout = self.fill_scrolling()
@@ -132,7 +148,6 @@ class BlurMapWidget(DockedWidget):
         layout.addWidget(self._build_truth())
         layout.addLayout(self._build_buttons())
         layout.addStretch(1)
-        self.setMinimumWidth(340)
 
         self._slider.valueChanged.connect(self._move_threshold)
         self._rule.changed.connect(self._decide)
@@ -140,15 +155,19 @@ class BlurMapWidget(DockedWidget):
         self._kind.changed.connect(self._follow_kind)
         self._enlarge.changed.connect(self._decide)
         self._mask_check.toggled.connect(self._show_mask)
-        self._truth.changed.connect(self._show_scores)
-        self._polarity.changed.connect(self._show_scores)
+        self._truth.changed.connect(self._ask_scores)
+        self._polarity.changed.connect(self._ask_scores)
 
     def _build_truth(self) -> QGroupBox:
         self._truth = LayerBox(
             self._viewer, Labels, label="truth", optional="(none)",
             tooltip="A labels layer to score the mask against.",
         )  # fmt: skip
-        self._polarity = ComboBox(label="the truth", choices=list(POLARITIES))
+        self._polarity = ComboBox(
+            label="its labels mark",
+            choices=list(POLARITIES),
+            tooltip="What the labels of the truth stand for.",
+        )
         self._scores = QLabel()
         self._scores.setWordWrap(True)
         self._scores.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -178,6 +197,8 @@ class BlurMapWidget(DockedWidget):
     def release(self) -> None:
         """Stop work and stop following the viewer."""
         self._task.cancel(forget=True)
+        for asked in (self._choosing, self._scoring, self._errands):
+            asked.forget()
         self._filler.release()
         self._image.release()
         self._truth.release()
@@ -202,7 +223,7 @@ class BlurMapWidget(DockedWidget):
         self._button.setText("Cancel")
         self._bar.setRange(0, 0)
         self._message.setText("Measuring ...")
-        self._task.start(lambda: _steps(data, options))
+        self._task.start(lambda: measure(data, options))
 
     def _options(self) -> DetectionOptions:
         rule = self._rule.value
@@ -220,60 +241,55 @@ class BlurMapWidget(DockedWidget):
         )
 
     def _show_measured(self, measured: Any) -> None:
-        self._measured = measured
-        self._show_choice()
+        self._measured, self._detection = measured, None
+        self._decide()
 
     def _follow_kind(self) -> None:
         self._model.visible = self._enlarge.visible = self._kind.value not in ("variance", "ebdb")
         self._decide()
 
     def _decide(self) -> None:
-        if self._measured is not None and not self._task.is_running:
-            self._show_choice()
-
-    def _show_choice(self) -> None:
         """Choose, smooth and threshold what was measured, unless it must be measured again."""
-        from napari_kpac.detection import decide
-
+        if self._measured is None:
+            return
         options = self._options()
         if not self._measured.serves(options):
             self._message.setText("Press Measure to see this.")
             return
-        try:
-            self._detection = decide(self._measured, options)
-        except KpacError as error:
-            self._show_error(str(error))
-            return
-        self._show_detection()
+        measured, before = self._measured, self._detection
+        self._choosing.ask(lambda: choose(measured, options, before))
 
     @qthrottled(timeout=60)
     def _move_threshold(self, value: int) -> None:
-        if self._detection is None:
-            return
+        del value
         if self._rule.value != "fixed":
             with self._rule.changed.blocked():
                 self._rule.value = "fixed"
-        self._detection = self._detection.with_threshold("fixed", value / TICKS)
-        self._show_detection()
+        self._decide()
 
     # -- showing ----------------------------------------------------------------------------
 
-    def _show_detection(self) -> None:
-        found, source = self._detection, self._source
+    def _show_choice(self, choice: Choice) -> None:
+        found, source = choice.detection, self._source
+        if choice.measured is not self._measured:
+            return  # measured anew meanwhile
         if source is None or find_layer(self._viewer, source.unique_id) is None:
             self._message.setText("The image was removed.")
             return
-        with signals_blocked(self._slider):
-            self._slider.setValue(round(found.threshold * TICKS))
+        self._detection, self._mask = found, choice.mask
+        if self._rule.value != "fixed":  # else it comes from the slider
+            with signals_blocked(self._slider):
+                self._slider.setValue(round(found.threshold * TICKS))
         self._plot.show_histogram(found.histogram.counts, found.threshold)
-        share = float(found.mask.mean())
         self._message.setText(
-            f"Threshold {found.threshold:.3f}; {share:.1%} of the picture is blurred."
+            f"Threshold {found.threshold:.3f}; {choice.share:.1%} of the picture is blurred."
         )
         record = {METADATA: {"blur map": found.to_dict()}}
         layer = find_layer(self._viewer, self._map_id)
         if layer is not None and layer.data.shape == found.values.shape:
-            layer.data, layer.metadata = found.values, record
+            if layer.data is not found.values:
+                layer.data = found.values
+            layer.metadata = record
         else:
             layer = self._viewer.add_image(
                 found.values, name=f"{source.name} (blur)", colormap="magma",
@@ -282,17 +298,16 @@ class BlurMapWidget(DockedWidget):
             )  # fmt: skip
             self._map_id = layer.unique_id
         self._show_mask()
-        self._show_scores()
+        self._ask_scores()
         self._show_idle()
 
     def _show_mask(self) -> None:
-        found, source = self._detection, self._source
+        mask, source = self._mask, self._source
         layer = find_layer(self._viewer, self._mask_id)
-        if found is None or source is None or not self._mask_check.isChecked():
+        if mask is None or source is None or not self._mask_check.isChecked():
             if layer is not None:
                 self._viewer.layers.remove(layer)
             return
-        mask = found.mask.astype(np.uint8)
         if layer is not None and layer.data.shape == mask.shape:
             layer.data = mask
             return
@@ -301,31 +316,14 @@ class BlurMapWidget(DockedWidget):
         )
         self._mask_id = layer.unique_id
 
-    def _show_scores(self) -> None:
-        from napari_kpac.detection import score
-
-        truth = self._truth.layer
-        if self._detection is None or truth is None or truth.unique_id == self._mask_id:
+    def _ask_scores(self) -> None:
+        truth, found = self._truth.layer, self._detection
+        if found is None or truth is None or truth.unique_id == self._mask_id:
+            self._scoring.forget()
             self._scores.setText("Choose a labels layer to score the mask against it.")
             return
-        try:
-            report = score(
-                self._detection.values,
-                np.asarray(truth.data) > 0,
-                self._polarity.value,
-                rules=(),
-                threshold=self._detection.threshold,
-            )
-        except KpacError as error:
-            self._scores.setText(f"⚠ {error}")
-            return
-        counts = report.rows[0].confusion
-        self._scores.setText(
-            f"precision {counts.precision:.3f}, recall {counts.recall:.3f}, IoU {counts.iou:.3f}"
-            f"<br>accuracy {counts.accuracy:.3f}, F (β²=0.3) {counts.f_measure(0.3):.3f}, "
-            f"F (β²=1) {counts.f_measure(1):.3f}<br>average precision "
-            f"{_number(report.average_precision)}, ROC AUC {_number(report.roc_auc)}"
-        )
+        labels, polarity = truth.data, self._polarity.value
+        self._scoring.ask(lambda: describe_scores(found, labels, polarity))
 
     def _show_progress(self, progress: Progress) -> None:
         self._bar.setRange(0, progress.total)
@@ -347,41 +345,55 @@ class BlurMapWidget(DockedWidget):
 
     def add_regions(self) -> None:
         """Add the blurred areas as labels whose features are their measurements."""
-        from napari_kpac.detection import components, measure_regions, region_table
+        found, source = self._known()
+        scale, units = tuple(source.scale), [str(unit) for unit in source.units]
+        self._errands.ask(lambda: ("regions", find_regions(found, scale, units)))
 
-        found, source = self._detection, self._source
-        if found is None or source is None:
-            raise KpacError("measure an image first")
-        labels = components(found.mask)
-        units = [str(unit) for unit in source.units]
-        regions = measure_regions(found.values, found.mask, labels, tuple(source.scale), units)
+    def _put_regions(self, regions: tuple[Any, Any]) -> None:
+        (labels, table), source = regions, self._source
+        if source is None or find_layer(self._viewer, source.unique_id) is None:
+            return
         name = f"{source.name} (blurred regions)"
         for layer in [known for known in self._viewer.layers if known.name == name]:
             self._viewer.layers.remove(layer)
-        self._viewer.add_labels(
-            labels, name=name, features=region_table(regions), **placement(source)
-        )
-        self._message.setText(f"{len(regions)} regions; their table is in the layer's features.")
+        self._viewer.add_labels(labels, name=name, features=table, **placement(source))
+        count = int(labels.max(initial=0))
+        self._message.setText(f"{count} regions; their table is in the layer's features.")
 
-    def save_map(self, path: str | Path, kind: str | None = None) -> list[Path]:
-        """Write the map; model and settings go into the file."""
-        from napari_kpac.detection.export import export
+    def save_map(self, path: str | Path, kind: str | None = None) -> None:
+        """Write the map in a thread; model and settings go into the file."""
+        found, source = self._known()
+        image, scale = full_resolution(source), tuple(source.scale)
+        units = [str(unit) for unit in source.units]
 
-        found, source = self._detection, self._source
-        if found is None or source is None:
+        def write() -> Any:
+            from napari_kpac.detection.export import export
+
+            return export(
+                path,
+                found.values,
+                kind,  # type: ignore[arg-type]
+                image=image,
+                scale=scale,
+                units=units,
+                description=json.dumps(found.to_dict()),
+                reading=replace(found.options),
+            )
+
+        self._message.setText("Saving ...")
+        self._errands.ask(lambda: ("files", write()))
+
+    def _known(self) -> tuple[Any, Image]:
+        if self._detection is None or self._source is None:
             raise KpacError("measure an image first")
-        written = export(
-            path,
-            found.values,
-            kind,  # type: ignore[arg-type]
-            image=full_resolution(source),
-            scale=tuple(source.scale),
-            units=[str(unit) for unit in source.units],
-            description=json.dumps(found.to_dict()),
-            reading=replace(found.options),
-        )
-        self._message.setText(f"Saved {len(written)} file(s): {written[0].name}")
-        return written
+        return self._detection, self._source
+
+    def _finish_errand(self, errand: tuple[str, Any]) -> None:
+        what, found = errand
+        if what == "regions":
+            self._put_regions(found)
+        else:
+            self._message.setText(f"Saved {len(found)} file(s): {found[0].name}")
 
     def _ask_save(self) -> None:
         path, chosen = QFileDialog.getSaveFileName(
@@ -395,14 +407,3 @@ class BlurMapWidget(DockedWidget):
             action()
         except KpacError as error:
             self._show_error(str(error))
-
-
-def _number(value: float | None) -> str:
-    return "not defined" if value is None else f"{value:.3f}"
-
-
-def _steps(data: Any, options: DetectionOptions) -> Steps[Any]:
-    """Run the measurement; loads torch on first use, so call it in a thread."""
-    from napari_kpac.detection import measure_steps
-
-    return (yield from measure_steps(data, options))

@@ -5,14 +5,21 @@ Not for: what is done with the choice.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import ComboBox
 from napari.layers import Image, Labels, Layer, Shapes
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject
+from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
+from napari_kpac.changes import catalogue_changed
 from napari_kpac.widgets.task import Task, single
+
+if TYPE_CHECKING:
+    from napari_kpac.network import KPACConfig
 
 RANGES = (
     ("automatic", "auto"),
@@ -89,12 +96,34 @@ def shapes_box(viewer: Viewer) -> LayerBox:
 
 
 class ModelBox(ComboBox):
-    """A combo box of models; ``default`` until the list has been read."""
+    """A combo box of models; ``default`` until the list has been read.
 
-    def __init__(self) -> None:
+    ``first`` are choices that always stand before the models.
+    """
+
+    def __init__(
+        self,
+        label: str = "model",
+        tooltip: str = "The trained network to use.",
+        first: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._first = list(first)
+        self._models: list[tuple[str, str]] = []
         super().__init__(
-            label="model", tooltip="The trained network to use.", choices=[("default", "default")]
+            label=label, tooltip=tooltip, choices=self._first or [("default", "default")]
         )
+
+    def offer(self, models: list[tuple[str, str]]) -> None:
+        """Offer these models; what is chosen stays chosen, if it can."""
+        self._models = models
+        _offer(self, self._first + models)
+
+    def choose(self, model: str) -> None:
+        """Choose a model, also one that is in no list."""
+        if model not in self.choices:
+            self._first.append((model, model))
+            self.offer(self._models)
+        self.value = model
 
 
 class DeviceBox(ComboBox):
@@ -109,7 +138,14 @@ class DeviceBox(ComboBox):
 
 
 class ChoiceFiller(QObject):
-    """Finds models and devices in a thread (that loads torch) and fills the boxes."""
+    """Finds models and devices in a thread (that loads torch) and fills the boxes.
+
+    It looks again whenever a model is installed or removed by this program.
+    """
+
+    filled = Signal(object)
+    """The boxes are filled: with these Choices."""
+    _outdated = Signal()
 
     def __init__(self, models: ModelBox, devices: DeviceBox | None, parent: QObject) -> None:
         super().__init__(parent)
@@ -117,6 +153,8 @@ class ChoiceFiller(QObject):
         self._devices = devices
         self._task = Task(self)
         self._task.succeeded.connect(self._fill)
+        self._outdated.connect(self.refresh)
+        catalogue_changed.follow(self._hear)
         self.refresh()
 
     def refresh(self) -> None:
@@ -125,19 +163,35 @@ class ChoiceFiller(QObject):
 
     def release(self) -> None:
         """Stop looking."""
+        catalogue_changed.unfollow(self._hear)
         self._task.cancel(forget=True)
 
-    def _fill(self, found: tuple[list[tuple[str, str]], list[tuple[str, str]]]) -> None:
-        models, devices = found
-        _offer(self._models, models)
+    def _hear(self) -> None:
+        # In any thread: a signal takes it to ours.
+        with suppress(RuntimeError):  # the window is gone
+            self._outdated.emit()
+
+    def _fill(self, found: Choices) -> None:
+        self._models.offer(found.models)
         if self._devices is not None:
-            _offer(self._devices, devices)
+            _offer(self._devices, found.devices)
+        self.filled.emit(found)
 
 
-def find_choices() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return (label, value) of all models and of all devices; the preferred ones come first."""
+@dataclass(frozen=True)
+class Choices:
+    """What can be chosen here, as (label, value); the preferred ones come first."""
+
+    models: list[tuple[str, str]]
+    devices: list[tuple[str, str]]
+    configs: dict[str, KPACConfig] = field(default_factory=dict)
+    """Networks of the models, also of ``default``."""
+
+
+def find_choices() -> Choices:
+    """Look for models and devices."""
     from napari_kpac.engine import devices
-    from napari_kpac.weights import models
+    from napari_kpac.weights import DEFAULT, models
 
     found = models()
     offered = [
@@ -145,7 +199,10 @@ def find_choices() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         for entry in sorted(found, key=lambda entry: not entry.is_default)
     ]
     places = [(f"{device.name} ({device.label})", device.name) for device in devices()]
-    return offered, [("automatic", "auto"), *places]
+    configs = {entry.name: entry.config for entry in found}
+    if DEFAULT in configs:
+        configs["default"] = configs[DEFAULT]
+    return Choices(offered, [("automatic", "auto"), *places], configs)
 
 
 def _suffix(status: str, views: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
@@ -24,6 +25,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import qthrottled
 
 from napari_kpac.widgets.placement import find_layer, full_resolution, moved, placement
+from napari_kpac.widgets.task import Latest
 
 PEEK_KEY = "Shift-I"
 STEPS = 1000
@@ -59,7 +61,9 @@ class Comparison:
         column.addWidget(hint)
         self._check.toggled.connect(self._toggle)
         self._slider.valueChanged.connect(self._move)
-        self._difference.clicked.connect(self._add_difference)
+        self._differences = Latest(self.control)
+        self._differences.answered.connect(self._add_difference)
+        self._difference.clicked.connect(self._ask_difference)
         viewer.bind_key(PEEK_KEY, self._peek, overwrite=True)
         viewer.mouse_drag_callbacks.append(self._drag)
         viewer.layers.events.removed.connect(self._follow_removal)
@@ -74,6 +78,7 @@ class Comparison:
 
     def release(self) -> None:
         """Leave the viewer as it was found."""
+        self._differences.forget()
         self._hide_split()
         self._viewer.layers.events.removed.disconnect(self._follow_removal)
         if self._drag in self._viewer.mouse_drag_callbacks:
@@ -187,21 +192,29 @@ class Comparison:
         for layer in shown:
             layer.visible = True
 
-    def _add_difference(self) -> None:
+    def _ask_difference(self) -> None:
         pair = self._pair()
-        if pair is None or not self._same_size():
+        if pair is not None and self._same_size():
+            before, after = pair
+            data, rgb = (full_resolution(before), after.data), after.rgb
+            self._differences.ask(lambda: (before, *difference(*data, rgb=rgb)))
+
+    def _add_difference(self, found: tuple[Image, Any, float]) -> None:
+        before, values, limit = found
+        if before not in self._viewer.layers:
             return
-        before, after = pair
-        difference = np.asarray(after.data, np.float32) - np.asarray(
-            full_resolution(before), np.float32
-        )
-        if after.rgb:
-            difference = difference[..., :3].mean(axis=-1)
-        limit = float(np.nanpercentile(np.abs(difference), 99.5)) or 1.0
         name = f"{before.name} (difference)"
         for layer in [known for known in self._viewer.layers if known.name == name]:
             self._viewer.layers.remove(layer)
         self._viewer.add_image(
-            difference, name=name, colormap="PiYG", contrast_limits=(-limit, limit),
+            values, name=name, colormap="PiYG", contrast_limits=(-limit, limit),
             **placement(before),
         )  # fmt: skip
+
+
+def difference(before: Any, after: Any, *, rgb: bool) -> tuple[npt.NDArray[np.float32], float]:
+    """Return result minus input (the mean of the colours) and a limit for its contrast."""
+    values = np.asarray(after, np.float32) - np.asarray(before, np.float32)
+    if rgb:
+        values = values[..., :3].mean(axis=-1)
+    return values, float(np.nanpercentile(np.abs(values), 99.5)) or 1.0

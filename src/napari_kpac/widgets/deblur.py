@@ -6,6 +6,7 @@ Not for: the work (engine), steering it (mixer).
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from napari_kpac.widgets.choices import (
     shapes_box,
 )
 from napari_kpac.widgets.compare import Comparison
-from napari_kpac.widgets.docked import DockedWidget
+from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.placement import (
     METADATA,
@@ -110,14 +111,11 @@ class DeblurWidget(DockedWidget):
         self._follow_scope()
         self._follow_model()
         self._show_idle()
-        if self._image.layer is None:
-            self._message.setText(
-                "Open a picture and press Deblur. None at hand? File > Open Sample > "
-                "KPAC defocus deblurring."
-            )
+        self._message.setText(first_hint("Deblur", self._image.layer))
 
     def _build(self) -> None:
         self._button = QPushButton()
+        self._button.setToolTip("Deblur the image; again to cancel.")
         self._button.clicked.connect(self._toggle)
         self._button.setDefault(True)
         self._bar = QProgressBar()
@@ -128,7 +126,6 @@ class DeblurWidget(DockedWidget):
         compare = QGroupBox("compare")
         row = QVBoxLayout(compare)
         row.addWidget(self._comparison.control)
-        self.setMinimumWidth(330)
         layout = self.fill_scrolling()
         layout.addWidget(self._form)
         layout.addWidget(self._button)
@@ -309,6 +306,7 @@ def _steps(target: _Target, options: DeblurOptions) -> Steps[Any]:
     """Run the engine on a target; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import Session, deblur_steps
 
+    preferences.apply_to_engine()
     if target.region is None:
         return (yield from deblur_steps(target.data, options, views=target.views))
     fields = options.to_dict()
@@ -316,9 +314,11 @@ def _steps(target: _Target, options: DeblurOptions) -> Steps[Any]:
         target.data, fields.pop("model"), fields.pop("device"), views=target.views, **fields
     )
     try:
-        yield Progress(0, 2, "encode")
-        session.encode()
-        yield Progress(1, 2, "decode")
+        last = Progress(0, 1, "encode")
+        for done, tiles in session.encode_steps():
+            last = Progress(done, tiles + 1, "encode")
+            yield last
+        yield replace(last, stage="decode")
         return session.render(region=target.region)
     finally:
         session.close()

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from qtpy.QtCore import Qt
+from napari.layers import Layer
+from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+
+from napari_kpac.widgets import preferences
 
 
 class DockedWidget(QWidget):
     """A widget for napari's docks; subclasses say in :meth:`release` what to let go of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Now, while the window is being built, and not when somebody presses a button.
+        preferences.load()
 
     def release(self) -> None:
         """Stop work and stop following the viewer."""
@@ -23,17 +31,53 @@ class DockedWidget(QWidget):
         self.release()
         super().closeEvent(event)
 
+    def event(self, event: QEvent | None) -> bool:
+        """Notice that the dock was closed: napari takes its widget out and tells it nothing."""
+        if event is not None and event.type() == QEvent.Type.ParentChange:
+            if self.parent() is None:
+                self.close()
+        return bool(super().event(event))
+
     def fill_scrolling(self) -> QVBoxLayout:
         """Fill the widget with a page that scrolls up and down; returns the page's layout."""
         page = QWidget()
         layout = QVBoxLayout(page)
         layout.setContentsMargins(6, 6, 6, 6)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QScrollArea.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(page)
+        area = _Scrolling(page)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(area)
         return layout
+
+
+class _Scrolling(QScrollArea):
+    """Scrolls a page up and down and is always as wide as the page needs."""
+
+    def __init__(self, page: QWidget) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWidget(page)
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+        """Leave room for the page and for the scroll bar beside it."""
+        page, bar = self.widget(), self.verticalScrollBar()
+        wide = 0 if page is None else page.minimumSizeHint().width()
+        return QSize(wide + (0 if bar is None else bar.sizeHint().width()), 120)
+
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:  # noqa: N802
+        """Follow the page when what is on it changes."""
+        if event is not None and event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return super().eventFilter(watched, event)
+
+
+def first_hint(button: str, layer: Layer | None) -> str:
+    """Say what to do first, to somebody who has just opened a widget."""
+    if layer is not None:
+        return f"Choose an image and press {button}."
+    return (
+        f"Open a picture and press {button}. None at hand? File > Open Sample > "
+        "KPAC defocus deblurring."
+    )

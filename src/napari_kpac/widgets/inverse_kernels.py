@@ -86,7 +86,6 @@ class InverseKernelsWidget(DockedWidget):
         grid = QGridLayout()
         for place, panel in enumerate(self._panels.values()):
             grid.addWidget(panel, place // 2, place % 2)
-        self.setMinimumWidth(330)
         layout = self.fill_scrolling()
         layout.addWidget(form)
         layout.addLayout(grid)

@@ -1,29 +1,26 @@
 """Long work in a thread, for windows.
 
-The rules of the thread: it touches no widget and no layer; it speaks through signals; it
-stops at the next step after :meth:`Task.cancel`; whatever goes wrong comes back as a message.
-(Qt's generator workers swallow every RuntimeError, and torch's errors are RuntimeErrors: so
-those are caught inside and raised again as something else.)
+The rules of the thread: it touches no widget and no layer, and holds on to none; it speaks
+through signals; it stops at the next step after :meth:`Task.cancel`; whatever goes wrong comes
+back as a message. It is a thread of its own, not one of Qt's pool: it gives way to the window,
+which cannot be taken back, and it ends with the work, whoever still holds on to that.
 
 Not for: the work itself (engine).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
-from superqt.utils import create_worker
 
 from napari_kpac.errors import KpacError
 from napari_kpac.progress import Progress, Steps
-
-
-class WorkError(KpacError):
-    """Work in a thread failed in a way that nobody foresaw."""
+from napari_kpac.widgets.background import give_way, when_destroyed
 
 
 class Task(QObject):
@@ -35,70 +32,63 @@ class Task(QObject):
     """What the work returned."""
     failed = Signal(str)
     """A message for a person."""
+    paused = Signal()
+    """The work waits between two steps."""
+    resumed = Signal()
+    """The work goes on."""
     cancelled = Signal()
-    """The work stopped because it was asked to."""
+    """The work stops because it was asked to; what it keeps is kept when it has ended."""
     ended = Signal()
     """The thread is done, whatever became of the work."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._held: dict[str, Any] = {}
-        self._steps: Steps[Any] | None = None
+        self._held: list[_Work] = []
         # A window that is destroyed takes its tasks along without asking them.
-        self.destroyed.connect(partial(_quit, self._held))
-
-    @property
-    def _worker(self) -> Any:
-        return self._held.get("worker")
-
-    @_worker.setter
-    def _worker(self, worker: Any) -> None:
-        self._held["worker"] = worker
+        when_destroyed(self, partial(_stop, self._held))
 
     @property
     def is_running(self) -> bool:
         """Whether work is under way."""
-        return self._worker is not None
+        return bool(self._held)
 
     def start(self, make: Callable[[], Steps[Any]]) -> None:
         """Run the steps that ``make`` returns; ``make`` is called in the thread too."""
         self.cancel(forget=True)
-        worker: Any = create_worker(self._drive, make, _start_thread=False, _ignore_errors=True)
-        worker.yielded.connect(self._report)
-        worker.returned.connect(self.succeeded)
-        worker.errored.connect(self._fail)
-        worker.aborted.connect(self.cancelled)
-        worker.finished.connect(self._finish)
-        self._worker = worker
-        worker.start()
+        work = _Work(make)
+        work.progressed.connect(self._report)
+        work.returned.connect(self.succeeded)
+        work.failed.connect(self._fail)
+        work.paused.connect(self.paused)
+        work.resumed.connect(self.resumed)
+        work.cancelled.connect(self.cancelled)
+        work.ended.connect(self._finish)
+        self._held.append(work)
+        work.start()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the work waits between two steps."""
+        return any(work.is_paused for work in self._held)
+
+    def toggle_pause(self) -> None:
+        """Ask the work to wait after its next step, or to go on."""
+        for work in self._held:
+            work.toggle_pause()
 
     def cancel(self, *, forget: bool = False) -> None:
         """Ask the work to stop at its next step.
 
         With ``forget`` nothing more is heard of it: for windows that are going away.
         """
-        worker = self._worker
-        if worker is None:
-            return
-        worker.quit()
+        _stop(self._held)
         if forget:
-            signals = worker.signals
-            for name in ("yielded", "returned", "errored", "aborted", "finished"):
-                with suppress(TypeError, RuntimeError):  # nothing is connected any more
-                    getattr(signals, name).disconnect()
-            self._worker = None
-
-    def _drive(self, make: Callable[[], Steps[Any]]) -> Generator[Progress, None, Any]:
-        steps = self._steps = make()
-        try:
-            return (yield from steps)
-        except RuntimeError as error:
-            raise WorkError(f"the work failed: {error}") from error
-        finally:
-            steps.close()
+            for work in self._held:
+                work.disconnect_all()
+            self._held.clear()
 
     def _report(self, progress: Progress) -> None:
-        if self._worker is not None and not self._worker.abort_requested:
+        if not any(work.is_cancelled for work in self._held):
             self.progressed.emit(progress)
 
     def _fail(self, error: BaseException) -> None:
@@ -108,15 +98,138 @@ class Task(QObject):
         self.failed.emit(text)
 
     def _finish(self) -> None:
-        if self._steps is not None:
-            self._steps.close()
-        self._worker, self._steps = None, None
+        self._held.clear()
         self.ended.emit()
 
 
-def _quit(held: dict[str, Any], _: object = None) -> None:
-    if held.get("worker") is not None:
-        held["worker"].quit()
+class _Work(QObject):
+    """One piece of work in one thread."""
+
+    progressed = Signal(object)
+    returned = Signal(object)
+    failed = Signal(object)
+    paused = Signal()
+    resumed = Signal()
+    cancelled = Signal()
+    ended = Signal()
+
+    def __init__(self, make: Callable[[], Steps[Any]]) -> None:
+        super().__init__()
+        self.is_cancelled = False
+        self.is_paused = False
+        self._go = threading.Event()
+        self._go.set()
+        self._thread = threading.Thread(target=self._run, args=(make,), name="napari-kpac work")
+
+    def start(self) -> None:
+        """Begin."""
+        # A Qt object must not end in another thread, as it would if that had the last hold.
+        _begun.difference_update({work for work in _begun if not work._thread.is_alive()})
+        _begun.add(self)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask to stop at the next step, or now where the work is paused."""
+        self.is_cancelled = True
+        self._go.set()
+
+    def toggle_pause(self) -> None:
+        """Ask to wait after the next step, or to go on."""
+        if self._go.is_set():
+            self._go.clear()
+        else:
+            self._go.set()
+
+    def disconnect_all(self) -> None:
+        """Tell nobody any more."""
+        for signal in (
+            self.progressed,
+            self.returned,
+            self.failed,
+            self.paused,
+            self.resumed,
+            self.cancelled,
+            self.ended,
+        ):
+            with suppress(TypeError, RuntimeError):  # nothing is connected any more
+                signal.disconnect()
+
+    def _run(self, make: Callable[[], Steps[Any]]) -> None:
+        give_way()
+        try:
+            self._drive(make())
+        except Exception as error:
+            self.failed.emit(error)
+        finally:
+            self.ended.emit()
+
+    def _drive(self, steps: Steps[Any]) -> None:
+        try:
+            while not self.is_cancelled:
+                self.progressed.emit(next(steps))
+                self._rest()
+            self.cancelled.emit()
+        except StopIteration as end:
+            self.returned.emit(end.value)
+        finally:
+            steps.close()
+
+    def _rest(self) -> None:
+        """Wait as long as the work is paused."""
+        if self._go.is_set():
+            return
+        self.is_paused = True
+        self.paused.emit()
+        self._go.wait()
+        self.is_paused = False
+        if not self.is_cancelled:
+            self.resumed.emit()
+
+
+_begun: set[_Work] = set()
+
+
+class Latest(QObject):
+    """Answers questions in a thread, one at a time; of those that queue only the newest."""
+
+    answered = Signal(object)
+    """What a question's function returned."""
+    failed = Signal(str)
+    """A message for a person."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._wish: Callable[[], Any] | None = None
+        self._task = Task(self)
+        self._task.succeeded.connect(self.answered)
+        self._task.failed.connect(self.failed)
+        self._task.ended.connect(self._go_on)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is on its way."""
+        return self._task.is_running
+
+    def ask(self, function: Callable[[], Any]) -> None:
+        """Call this in the thread, after what is being worked on."""
+        self._wish = function
+        if not self._task.is_running:
+            self._go_on()
+
+    def forget(self) -> None:
+        """Want no answer any more."""
+        self._wish = None
+        self._task.cancel(forget=True)
+
+    def _go_on(self) -> None:
+        wish, self._wish = self._wish, None
+        if wish is not None:
+            self._task.start(single(wish))
+
+
+def _stop(works: list[_Work]) -> None:
+    for work in works:
+        work.stop()
 
 
 def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:

@@ -65,11 +65,14 @@ class Desk(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.tabs, 1)
-        layout.addLayout(self._build_master(live))
-        layout.addLayout(self._build_paint(labels))
+        grid = QGridLayout()
+        grid.setColumnStretch(1, 1)
+        self._build_master(grid, live)
+        self._build_paint(grid, labels)
+        layout.addLayout(grid)
         layout.addLayout(self._build_buttons())
 
-    def _build_master(self, live: bool) -> QGridLayout:
+    def _build_master(self, grid: QGridLayout, live: bool) -> None:
         self.strength = QSlider(Qt.Orientation.Horizontal)
         self.strength.setRange(0, round(MOST_STRENGTH * TICKS))
         self.strength.setToolTip("0 shows the input, 1 the network's result, more exaggerates.")
@@ -91,7 +94,6 @@ class Desk(QWidget):
         self.live = QCheckBox("live")
         self.live.setToolTip("Render while a slider is moving, not only when it is let go.")
         self.live.setChecked(live)
-        grid = QGridLayout()
         grid.addWidget(QLabel("strength"), 0, 0)
         grid.addWidget(self.strength, 0, 1)
         grid.addWidget(self.strength_number, 0, 2)
@@ -102,10 +104,8 @@ class Desk(QWidget):
         checks.addWidget(self.live)
         checks.addStretch(1)
         grid.addLayout(checks, 2, 1, 1, 2)
-        grid.setColumnStretch(1, 1)
-        return grid
 
-    def _build_paint(self, labels: LayerBox) -> QGridLayout:
+    def _build_paint(self, grid: QGridLayout, labels: LayerBox) -> None:
         self.new_labels = QPushButton("New")
         self.new_labels.setToolTip("Add a labels layer of the picture's size to paint in.")
         self.new_labels.clicked.connect(lambda: self.labels_wanted.emit())
@@ -114,14 +114,11 @@ class Desk(QWidget):
         self.label.setSpecialValueText("the whole picture")
         self.label.setPrefix("label ")
         self.label.setToolTip("What the strips act on: the whole picture, or one painted label.")
-        grid = QGridLayout()
-        grid.addWidget(QLabel("paint with"), 0, 0)
-        grid.addWidget(labels.native, 0, 1)
-        grid.addWidget(self.new_labels, 0, 2)
-        grid.addWidget(QLabel("strips act on"), 1, 0)
-        grid.addWidget(self.label, 1, 1, 1, 2)
-        grid.setColumnStretch(1, 1)
-        return grid
+        grid.addWidget(QLabel("paint with"), 3, 0)
+        grid.addWidget(labels.native, 3, 1)
+        grid.addWidget(self.new_labels, 3, 2)
+        grid.addWidget(QLabel("strips act on"), 4, 0)
+        grid.addWidget(self.label, 4, 1, 1, 2)
 
     def _build_buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()
@@ -151,7 +148,7 @@ class Desk(QWidget):
                 row.addWidget(strip)
             beta = BetaPlot()
             layout.addLayout(row, 1)
-            layout.addWidget(QLabel("β, shape attention"))
+            layout.addWidget(QLabel("β, shape attention of each channel (0 to 1)"))
             layout.addWidget(beta)
             self.tabs.addTab(page, f"block {block + 1}")
             self.strips.append(strips)

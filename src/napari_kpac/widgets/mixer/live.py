@@ -12,12 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.errors import CancelledError, KpacError
+from napari_kpac.widgets.background import give_way
 
 Region = tuple[int, int, int, int]
 
@@ -30,6 +31,10 @@ class Request:
     region: Region | None = None
     """What is on screen, to be rendered first; None: all at once."""
     number: int = 0
+    draft: bool = False
+    """Begin with a quick look at what is on screen."""
+    exact: bool = True
+    """Render the exact picture; not while the setting is still moving."""
 
 
 class LiveRenderer(QObject):
@@ -38,7 +43,7 @@ class LiveRenderer(QObject):
     opened = Signal(object)
     """The session is ready: its first result."""
     rendered = Signal(object, int)
-    """A result (whole, or of a region), and the number of the request."""
+    """A result (whole, or of a region; perhaps a draft), and the number of the request."""
     failed = Signal(str)
     """A message for a person; the renderer goes on if it can."""
 
@@ -47,6 +52,7 @@ class LiveRenderer(QObject):
         self._make = make_session
         self._session: Any = None
         self._wish: Request | None = None
+        self._latest: Request | None = None
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="napari-kpac mixer", daemon=True)
@@ -58,7 +64,16 @@ class LiveRenderer(QObject):
             # Under the lock: what is cancelled is surely older than this request.
             if self._session is not None:
                 self._session.cancel()
-            self._wish = request
+            self._wish = self._latest = request
+            self._changed.notify()
+
+    def complete(self) -> None:
+        """Render exactly what was asked for last, after the draft that may be under way."""
+        with self._changed:
+            if self._wish is not None:
+                self._wish = replace(self._wish, exact=True)
+            elif self._latest is not None:
+                self._wish = replace(self._latest, draft=False, exact=True)
             self._changed.notify()
 
     def close(self, wait: float = 0.0) -> None:
@@ -87,6 +102,7 @@ class LiveRenderer(QObject):
         return self._thread.is_alive()
 
     def _run(self) -> None:
+        give_way()
         try:
             self._session = self._make()
             if not self._closing:
@@ -95,12 +111,19 @@ class LiveRenderer(QObject):
             self._tell(error)
             return
         try:
+            self._warm_up()
             while (request := self._next()) is not None:
                 self._serve(request)
         finally:
             with self._changed:
                 session, self._session = self._session, None
             session.close()
+
+    def _warm_up(self) -> None:
+        """Make the first draft before anybody waits for it."""
+        with suppress(CancelledError):
+            if self._wish is None and not self._closing:
+                self._session.render(draft=True)
 
     def _next(self) -> Request | None:
         with self._changed:
@@ -111,6 +134,11 @@ class LiveRenderer(QObject):
 
     def _serve(self, request: Request) -> None:
         try:
+            if request.draft:
+                look = self._session.render(request.modulation, request.region, draft=True)
+                self._emit(look, request)
+            if not request.exact or self._wish is not None:
+                return
             if request.region is not None:
                 part = self._session.render(request.modulation, region=request.region)
                 self._emit(part, request)

@@ -39,9 +39,9 @@ class Materials:
         """For giving a picture the leading axes of its layer."""
         return (np.newaxis,) * len(self.index)
 
-    def where(self) -> dict[str, Any]:
-        """Return the placement of the slice."""
-        return moved(self.source, (*self.index, 0, 0))
+    def where(self, corner: tuple[int, int] = (0, 0)) -> dict[str, Any]:
+        """Return the placement of the slice, or of a part of it with this first pixel."""
+        return moved(self.source, (*self.index, *corner))
 
     def plane(self, layer: Any, what: str) -> npt.NDArray[Any]:
         """Return the slice on display of a layer, which must be of the picture's size."""

@@ -45,6 +45,11 @@ class Thumbnail(QToolButton):
 
     def show_map(self, values: npt.NDArray[np.float32]) -> None:
         """Show a map (h, w) in 0..1."""
+        # Colours only for as many pixels as can be seen: maps of large pictures are large.
+        step = max(
+            1, min(values.shape[0] // THUMBNAIL.height(), values.shape[1] // THUMBNAIL.width())
+        )
+        values = values[::step, ::step]
         colours = ensure_colormap(COLOURS).map(np.clip(values, 0, 1).ravel())
         pixels = np.rint(colours[:, :3] * 255).astype(np.uint8).reshape(*values.shape, 3)
         height, width = values.shape
@@ -155,6 +160,7 @@ class Strip(QWidget):
 def _button(text: str, tooltip: str) -> QPushButton:
     button = QPushButton(text)
     button.setToolTip(tooltip)
+    button.setAccessibleName(tooltip)
     button.setFixedWidth(19)
     button.setStyleSheet("min-width: 0px; padding: 2px 0px;")
     return button

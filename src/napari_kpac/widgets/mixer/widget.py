@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
-from qtpy.QtCore import QTimer
+from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QKeySequence, QShortcut  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
     QFileDialog,
@@ -23,29 +22,33 @@ from qtpy.QtWidgets import (
     QMenu,
     QPushButton,
 )
-from superqt.utils import qthrottled
+from superqt.utils import qdebounced, qthrottled
 
 from napari_kpac.errors import KpacError
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
+from napari_kpac.widgets.background import when_destroyed
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
-from napari_kpac.widgets.docked import DockedWidget
+from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.mixer.desk import Desk
-from napari_kpac.widgets.mixer.live import LiveRenderer, Request
+from napari_kpac.widgets.mixer.live import LiveRenderer, Region, Request
 from napari_kpac.widgets.mixer.materials import Materials
+from napari_kpac.widgets.mixer.shown import Shown
 from napari_kpac.widgets.mixer.state import History, MixerState
 from napari_kpac.widgets.placement import (
-    METADATA,
     current_index,
-    find_layer,
     full_resolution,
     picture_size,
     visible_region,
 )
 
+WIDTH = 370
+"""Pixels for five strips side by side, so that the dock keeps its width when they come."""
 THROTTLE = 60
 """Milliseconds between two requests while a slider is being moved."""
+REST = 250
+"""Milliseconds after which a slider that is still held counts as resting."""
 SETTLE = 400
 """Milliseconds after which a changed slice or picture is opened anew."""
 
@@ -58,11 +61,11 @@ class MixerWidget(DockedWidget):
         self._viewer = napari_viewer
         self._held: dict[str, LiveRenderer | None] = {}
         # A window that is destroyed does not ask its widgets to close.
-        self.destroyed.connect(partial(_close_renderer, self._held))
+        when_destroyed(self, partial(_close_renderer, self._held))
         self._material: Materials | None = None
         self._painted: Labels | None = None
         self._result: Any = None
-        self._result_id: Any = None
+        self._shown = Shown(napari_viewer)
         self._number = 0
         self._opened_model = ""
         self._history: History | None = None
@@ -72,6 +75,11 @@ class MixerWidget(DockedWidget):
         self._reopen.setInterval(SETTLE)
         self._reopen.timeout.connect(self.open)
 
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(REST)
+        self._rest.timeout.connect(self._complete)
+
         self._image = image_box(napari_viewer)
         self._model = ModelBox()
         self._labels = labels_box(napari_viewer)
@@ -79,7 +87,7 @@ class MixerWidget(DockedWidget):
         self._desk = Desk(self._labels, live=bool(preferences.get("live", True)))
         self._build()
         self._connect()
-        self._show_closed("Choose an image and press Open.")
+        self._show_closed(first_hint("Open", self._image.layer))
 
     def _build(self) -> None:
         form = Form([self._image, self._model])
@@ -92,7 +100,7 @@ class MixerWidget(DockedWidget):
         layout.addWidget(self._open)
         layout.addWidget(self._message)
         layout.addWidget(self._desk, 1)
-        self.setMinimumWidth(372)
+        self.setMinimumWidth(WIDTH)
 
     def _connect(self) -> None:
         desk = self._desk
@@ -111,11 +119,18 @@ class MixerWidget(DockedWidget):
             "Save": self._ask_save, "Load": self._ask_load,
         }  # fmt: skip
         desk.button_clicked.connect(lambda text: actions[text]())
-        QShortcut(QKeySequence.StandardKey.Undo, self, self.undo)
-        QShortcut(QKeySequence.StandardKey.Redo, self, self.redo)
+        for key, action in (
+            (QKeySequence.StandardKey.Undo, self.undo),
+            (QKeySequence.StandardKey.Redo, self.redo),
+        ):
+            shortcut = QShortcut(key, self, action)
+            # In the canvas the same keys undo strokes of the brush.
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._labels.changed.connect(self._follow_labels)
         self._model.changed.connect(self._follow_model)
         self._viewer.dims.events.current_step.connect(self._follow_slice)
+        for event in self._camera_events:
+            event.connect(self._follow_camera)
         self._viewer.layers.events.removed.connect(self._follow_removal)
 
     # -- opening and closing ----------------------------------------------------------------
@@ -133,7 +148,7 @@ class MixerWidget(DockedWidget):
         if layer is None:
             self._show_closed("There is no image layer: open a picture first (File > Open).")
             return
-        if layer.unique_id == self._result_id:
+        if layer.unique_id == self._shown.unique_id:
             self._show_closed("That layer is the mixer's own result: choose the picture itself.")
             return
         self._stop()
@@ -164,7 +179,14 @@ class MixerWidget(DockedWidget):
         self._image.release()
         self._labels.release()
         self._viewer.dims.events.current_step.disconnect(self._follow_slice)
+        for event in self._camera_events:
+            event.disconnect(self._follow_camera)
         self._viewer.layers.events.removed.disconnect(self._follow_removal)
+
+    @property
+    def _camera_events(self) -> tuple[Any, ...]:
+        events = self._viewer.scene.camera.events
+        return events.center, events.zoom
 
     @property
     def _renderer(self) -> LiveRenderer | None:
@@ -175,9 +197,11 @@ class MixerWidget(DockedWidget):
         self._held["renderer"] = renderer
 
     def _stop(self) -> None:
+        self._rest.stop()
         renderer, self._renderer = self._renderer, None
         if renderer is not None:
             renderer.close()
+            self._shown.complete()
         material, self._material = self._material, None
         if material is not None:
             material.source.events.data.disconnect(self._follow_new_data)
@@ -220,6 +244,7 @@ class MixerWidget(DockedWidget):
         self._pending = state
         self._show_state()
         if self._desk.live.isChecked():
+            self._rest.start()
             self._request_soon()
 
     def _flag(self, name: str, block: int, index: int, on: bool) -> None:
@@ -260,14 +285,16 @@ class MixerWidget(DockedWidget):
         if self._history is not None and self._pending is not None:
             self._history.push(self._pending)
             self._pending = None
+        self._rest.stop()
         self._show_state()
         self._request()
 
     @qthrottled(timeout=THROTTLE)
     def _request_soon(self) -> None:
-        self._request()
+        # What has come to rest meanwhile is not to be replaced by a draft.
+        self._request(draft=self._rest.isActive())
 
-    def _request(self) -> None:
+    def _request(self, *, draft: bool = False) -> None:
         renderer, material = self._renderer, self._material
         if renderer is None or material is None or self._history is None:
             return
@@ -277,11 +304,15 @@ class MixerWidget(DockedWidget):
             self._show_failure(str(error))
             return
         self._number += 1
-        shown = find_layer(self._viewer, self._result_id)
-        region = visible_region(shown) if isinstance(shown, Image) else None
+        region = visible_region(material.source)
         height, width = picture_size(material.source)
         whole = region == (0, height, 0, width)
-        renderer.request(Request(modulation, None if whole else region, self._number))
+        place = None if whole else region
+        renderer.request(Request(modulation, place, self._number, draft=draft, exact=not draft))
+
+    def _complete(self) -> None:
+        if self._renderer is not None:
+            self._renderer.complete()
 
     def _modulation(self, material: Materials) -> Any:
         layer = self._labels.layer
@@ -313,7 +344,7 @@ class MixerWidget(DockedWidget):
         choices += [
             (f"replace by “{layer.name}”", layer)
             for layer in self._viewer.layers
-            if type(layer) in (Image, Labels) and layer.unique_id != self._result_id
+            if type(layer) in (Image, Labels) and layer.unique_id != self._shown.unique_id
         ]
         for text, layer in choices:
             action: Any = menu.addAction(text)
@@ -390,38 +421,10 @@ class MixerWidget(DockedWidget):
         material = self._material
         if material is None:
             return
-        if result.region is None:
+        if result.region is None and not result.draft:
             self._result = result
             self._desk.show_attention(result)
-        layer: Any = find_layer(self._viewer, self._result_id)
-        shape = full_resolution(material.source).shape[len(material.index) :]
-        if layer is None or layer.data.shape[len(material.index) :] != shape:
-            if result.region is not None:
-                return
-            if layer is not None:
-                self._viewer.layers.remove(layer)
-            layer = self._add_result(material, result.image[material.lead])
-        elif result.region is None:
-            layer.data = result.image[material.lead]
-            layer.translate = material.where()["translate"]
-        else:
-            top, bottom, left, right = result.region
-            layer.data[(0,) * len(material.index)][top:bottom, left:right] = result.image
-            layer.refresh()
-        layer.metadata = {**layer.metadata, METADATA: result.recipe.to_dict()}
-
-    def _add_result(self, material: Materials, image: npt.NDArray[Any]) -> Image:
-        source = material.source
-        layer = Image(
-            image, name=f"{source.name} (mixer)", rgb=source.rgb, colormap=source.colormap,
-            gamma=source.gamma, **material.where(),
-        )  # fmt: skip
-        if not source.rgb:
-            layer.contrast_limits = source.contrast_limits
-        self._viewer.layers.insert(self._viewer.layers.index(source) + 1, layer)
-        self._result_id = layer.unique_id
-        self._viewer.layers.selection.active = source
-        return layer
+        self._shown.show(material, result)
 
     def _show_failure(self, text: str) -> None:
         self._message.setText(f"⚠ {text}")
@@ -446,6 +449,14 @@ class MixerWidget(DockedWidget):
             return
         self._restart("Another slice: opening it ...")
 
+    @qdebounced(timeout=THROTTLE)
+    def _follow_camera(self, event: object = None) -> None:
+        """Render what has come into view, where so far only a part was rendered."""
+        del event
+        if self._material is not None and self._shown.region is not None:
+            if not _covers(self._shown.region, visible_region(self._material.source)):
+                self._request(draft=self._rest.isActive())
+
     def _restart(self, text: str) -> None:
         if self._renderer is not None:
             self._message.setText(text)
@@ -459,7 +470,16 @@ class MixerWidget(DockedWidget):
             self._painted = None
 
 
-def _close_renderer(held: dict[str, LiveRenderer | None], _: object = None) -> None:
+def _covers(outer: Region, inner: Region | None) -> bool:
+    if inner is None:
+        return True
+    return (
+        outer[0] <= inner[0] and inner[1] <= outer[1]
+        and outer[2] <= inner[2] and inner[3] <= outer[3]
+    )  # fmt: skip
+
+
+def _close_renderer(held: dict[str, LiveRenderer | None]) -> None:
     renderer = held.get("renderer")
     if renderer is not None:
         renderer.close()
@@ -471,6 +491,7 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
     from napari_kpac.engine.arrays import as_array, layout_of
     from napari_kpac.engine.pixels import resolve_range
 
+    preferences.apply_to_engine()
     array = as_array(data)
     found = resolve_range(options.range, layout_of(array, rgb=options.rgb), (array,))
     fields = options.to_dict()

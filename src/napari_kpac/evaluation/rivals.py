@@ -1,0 +1,121 @@
+"""Methods without a network, to compare with: classical deconvolution and a naive floor.
+
+Not for: networks (comparators).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from skimage.filters import unsharp_mask
+from skimage.restoration import richardson_lucy, wiener
+
+from napari_kpac.datasets.pair import Floats
+from napari_kpac.evaluation.comparators import Comparator, Views
+from napari_kpac.evaluation.options import EvaluateOptions, MethodName
+from napari_kpac.optics import Aperture, defocus_map, psf, two_step
+
+BALANCE = 0.01
+"""Of Wiener: how much noise is feared."""
+ITERATIONS = 15
+"""Of Richardson-Lucy."""
+SMALLEST_SIGMA = 0.3
+"""Below this estimate a picture counts as sharp and is left alone."""
+UNSHARP = {"radius": 2.0, "amount": 1.0}
+
+Doubles = npt.NDArray[np.float64]
+Deconvolve = Callable[[Doubles, Doubles], Doubles]
+
+
+class EdgeBased:
+    """EBDB's defocus map, then one deconvolution for each level of blur."""
+
+    name = "ebdb"
+    settings: Mapping[str, Any] = {"method": "two-step", "defocus map": "EBDB"}
+
+    def restore(self, picture: Floats, views: Views = None) -> Floats:  # noqa: ARG002
+        """Deblur with the estimated map."""
+        return np.asarray(two_step(np.clip(picture, 0, 1)).image, np.float32)
+
+
+class OneKernel:
+    """Deconvolution of the whole picture with one kernel, given or estimated."""
+
+    def __init__(
+        self,
+        name: str,
+        deconvolve: Deconvolve,
+        radius: float | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.name = name
+        self._deconvolve = deconvolve
+        self._radius = radius
+        blur = (
+            f"disc of radius {radius:g} px"
+            if radius is not None
+            else "Gaussian, its sigma the median of EBDB's map of the picture"
+        )
+        self.settings: Mapping[str, Any] = {**settings, "blur": blur}
+
+    def restore(self, picture: Floats, views: Views = None) -> Floats:  # noqa: ARG002
+        """Deconvolve each channel; the picture is mirrored at its border."""
+        values = np.clip(picture.astype(np.float64), 0, 1)
+        kernel = self._kernel(values)
+        if kernel.size == 1:
+            return picture
+        reach = min(2 * kernel.shape[0], *(side - 1 for side in values.shape[:2]))
+        wide = np.pad(values, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
+        channels = [
+            self._deconvolve(np.ascontiguousarray(wide[..., i]), kernel)
+            for i in range(values.shape[2])
+        ]
+        restored: Floats = np.stack(channels, axis=2)[reach:-reach, reach:-reach].astype(np.float32)
+        return restored
+
+    def _kernel(self, values: Doubles) -> Doubles:
+        if self._radius is not None:
+            return np.array(psf(Aperture("disc"), self._radius))
+        sigma = float(np.median(defocus_map(values.astype(np.float32)).sigma))
+        if sigma < SMALLEST_SIGMA:
+            return np.ones((1, 1))
+        # A Gaussian's radius is twice its sigma.
+        return np.array(psf(Aperture("gaussian"), 2 * sigma))
+
+
+class Unsharp:
+    """Unsharp masking: what costs nothing and knows nothing of the blur."""
+
+    name = "unsharp"
+    settings: Mapping[str, Any] = UNSHARP
+
+    def restore(self, picture: Floats, views: Views = None) -> Floats:  # noqa: ARG002
+        """Add what a Gaussian takes away."""
+        clipped = np.clip(picture, 0, 1)
+        return np.asarray(unsharp_mask(clipped, channel_axis=2, **UNSHARP), np.float32)
+
+
+def make_rival(name: MethodName, options: EvaluateOptions) -> Comparator:
+    """Make a method by its name."""
+    if name == "ebdb":
+        return EdgeBased()
+    if name == "unsharp":
+        return Unsharp()
+    if name == "wiener":
+        return OneKernel(
+            name,
+            lambda channel, kernel: wiener(channel, kernel, BALANCE, clip=False),
+            options.radius,
+            {"balance": BALANCE},
+        )
+    return OneKernel(
+        name,
+        lambda channel, kernel: richardson_lucy(
+            channel, kernel, ITERATIONS, clip=False, filter_epsilon=1e-6
+        ),
+        options.radius,
+        {"iterations": ITERATIONS},
+    )

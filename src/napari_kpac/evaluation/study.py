@@ -1,0 +1,184 @@
+"""A study: everything that is to be measured, one row after the other.
+
+Not for: keeping the rows (ledger), or the order in time (evaluating).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from napari_kpac.datasets import open_pairs
+from napari_kpac.datasets.pair import Floats, Pair, Pairs
+from napari_kpac.errors import ConfigError
+from napari_kpac.evaluation import metrics
+from napari_kpac.evaluation.benchmark import SyntheticCases
+from napari_kpac.evaluation.bins import bin_columns, bin_scores
+from napari_kpac.evaluation.comparators import (
+    Comparator,
+    ModelComparator,
+    Unchanged,
+    make_models,
+)
+from napari_kpac.evaluation.ledger import Key, Row
+from napari_kpac.evaluation.metrics import Picture
+from napari_kpac.evaluation.options import EvaluateOptions
+from napari_kpac.evaluation.perceptual import lpips_measure, why_no_lpips
+from napari_kpac.evaluation.probe import (
+    PROBE_COLUMNS,
+    Evidence,
+    Probe,
+    examine,
+    variance_evidence,
+)
+from napari_kpac.evaluation.rivals import make_rival
+
+DIFFERENCE = "result minus sharp"
+"""The picture of a row that has a sign: the mean over the channels."""
+
+
+class Study(Protocol):
+    """Rows that can be measured, in a fixed order."""
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """What every row is of."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of all scores."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Everything that decides the scores, as plain values."""
+
+    def measure(self, index: int) -> tuple[Row, Evidence | None]:
+        """Measure one row."""
+
+    def pictures(self, index: int) -> Mapping[str, Picture]:
+        """Make the pictures of one row again, by what they show; each in 0..1 or -1..1."""
+
+
+class PairStudy:
+    """Every comparator on every pair at every noise."""
+
+    def __init__(self, options: EvaluateOptions) -> None:
+        self.options = options
+        self.pairs = _open(options)
+        models = make_models(options.model, options.device)
+        for model in models:
+            if model.dual and not self.pairs.dual:
+                raise ConfigError(
+                    f"the model {model.name} needs dual-pixel views; choose data that has them"
+                    " and say so (dual), or leave the model out"
+                )
+        rivals = [make_rival(name, options) for name in options.method]
+        self.comparators: Sequence[Comparator] = (Unchanged(), *models, *rivals)
+        self.count = len(self.pairs)
+        if options.kind != "synthetic" and options.limit is not None:
+            self.count = min(self.count, options.limit)
+        self._order = [
+            (index, noise, comparator)
+            for index in range(self.count)
+            for noise in options.noise
+            for comparator in self.comparators
+        ]
+        self.keys: Sequence[Key] = [
+            (self.pairs.name(index), comparator.name, noise)
+            for index, noise, comparator in self._order
+        ]
+        if len(set(self.keys)) < len(self.keys):
+            raise ConfigError("two pictures have the same name; rename one, results go by names")
+        self.lpips_missing = why_no_lpips() if options.lpips else "not asked for"
+        self._lpips = None if self.lpips_missing else lpips_measure()
+        self._last: tuple[tuple[int, float], Pair] | None = None
+        self.columns = self._columns()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Everything that decides the scores, as plain values."""
+        return {
+            "options": self.options.to_dict(),
+            "methods": {each.name: dict(each.settings) for each in self.comparators},
+            "pictures": [self.pairs.name(index) for index in range(self.count)],
+        }
+
+    def measure(self, index: int) -> tuple[Row, Evidence | None]:
+        """Measure one row."""
+        number, noise, comparator = self._order[index]
+        pair = self.pair(number, noise)
+        if isinstance(comparator, ModelComparator):
+            probe = examine(comparator, pair)
+        else:
+            found = variance_evidence(pair) if isinstance(comparator, Unchanged) else None
+            probe = Probe(comparator.restore(pair.blurred, pair.views), evidence=found)
+        return Row(*self.keys[index], self._scores(probe, pair)), probe.evidence
+
+    def pictures(self, index: int) -> Mapping[str, Picture]:
+        """Make the pictures of one row again: what went in, what came out, and the truth."""
+        number, noise, comparator = self._order[index]
+        pair = self.pair(number, noise)
+        restored = np.clip(comparator.restore(pair.blurred, pair.views), 0, 1)
+        return {
+            "sharp": pair.sharp,
+            "blurred": np.clip(pair.blurred, 0, 1),
+            comparator.name: restored,
+            DIFFERENCE: (restored - pair.sharp).mean(axis=2),
+        }
+
+    def pair(self, number: int, noise: float) -> Pair:
+        """Read a pair and add noise to it; the last one is kept."""
+        if self._last is None or self._last[0] != (number, noise):
+            pair = with_noise(self.pairs[number], noise, (self.options.seed, number))
+            self._last = (number, noise), pair
+        return self._last[1]
+
+    def _scores(self, probe: Probe, pair: Pair) -> dict[str, float]:
+        restored = probe.restored
+        preset: metrics.Preset = "paper" if self.options.ssim == "paper" else "default"
+        scores = {
+            "psnr": metrics.psnr(restored, pair.sharp),
+            "ssim": metrics.ssim(restored, pair.sharp, preset),
+            "mae": metrics.mae(restored, pair.sharp),
+            **probe.scores,
+        }
+        if self._lpips is not None:
+            scores["lpips"] = self._lpips(restored, pair.sharp)
+        if pair.radius is not None:
+            scores |= bin_scores(restored, pair.sharp, pair.radius, preset)
+        return scores
+
+    def _columns(self) -> Sequence[str]:
+        columns = ["psnr", "ssim", "mae"] + ([] if self.lpips_missing else ["lpips"])
+        if self.pair(0, self.options.noise[0]).radius is not None:
+            columns += [*bin_columns(), *PROBE_COLUMNS]
+        return columns
+
+
+def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
+    """Add Gaussian noise of a sigma in percent of the range to what is blurred; not clipped."""
+    if percent == 0:
+        return pair
+
+    def noisy(picture: Floats, view: int) -> Floats:
+        rng = np.random.default_rng((*seed, round(1000 * percent), view))
+        return (picture + rng.normal(0, percent / 100, picture.shape)).astype(np.float32)
+
+    views = pair.views and (noisy(pair.views[0], 1), noisy(pair.views[1], 2))
+    return replace(pair, blurred=noisy(pair.blurred, 0), views=views)
+
+
+def _open(options: EvaluateOptions) -> Pairs:
+    if options.kind != "synthetic":
+        return open_pairs(options)
+    return SyntheticCases(
+        Path(options.root),
+        options.split,
+        limit=options.limit,
+        seed=options.seed,
+        dual=options.dual,
+    )

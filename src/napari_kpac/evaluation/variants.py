@@ -1,0 +1,270 @@
+"""Variants of the network, trained with the same number of steps, and compared.
+
+Everything is in one folder: the plan, one run for each variant, and the scores of each. What is
+there already is not done again, so that a run that was stopped goes on. Not for: which variants
+there are (experiments), or how training works (training).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from napari_kpac.datasets.pair import Floats, Pair
+from napari_kpac.errors import ConfigError
+from napari_kpac.evaluation import metrics
+from napari_kpac.evaluation.benchmark import SyntheticCases
+from napari_kpac.evaluation.experiments import Experiment, Variant
+from napari_kpac.evaluation.study import with_noise
+from napari_kpac.network import count_parameters
+from napari_kpac.progress import Progress, Steps
+from napari_kpac.records import read_record, write_record
+from napari_kpac.training import TrainOptions, preset, read_trained, resume, train
+from napari_kpac.training.run_folder import OPTIONS, STATE
+from napari_kpac.training.starting import start_network
+
+TIMED = 6
+"""Steps by which the slowest variant is timed; the first does not count."""
+SHARE = 0.9
+"""Of the budget that goes into training; the rest is for comparing."""
+FEWEST = 2
+MEASURES: Mapping[str, Callable[[Floats, Floats], float]] = {
+    "psnr": metrics.psnr,
+    "ssim": metrics.ssim,
+    "mae": metrics.mae,
+}
+
+
+@dataclass(frozen=True)
+class VariantOptions:
+    """How variants are trained and compared."""
+
+    root: str
+    """Folder of sharp photographs: split train to learn from, val to compare on."""
+    budget: float = 3600.0
+    """Seconds for all variants together."""
+    steps: int | None = None
+    """Steps of each variant, instead of what the budget allows."""
+    photos: int = 10
+    """Photographs of the comparison, two crops of each."""
+    seed: int = 0
+    device: str = "auto"
+    preset: str = "default"
+    """What is not said here is as in this preset of training."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one variant."""
+
+    slug: str
+    parameters: int
+    steps: int
+    scores: Mapping[str, Mapping[str, float]]
+    """By noise in percent: psnr, ssim, mae."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """All variants of some experiments."""
+
+    options: VariantOptions
+    steps: int
+    input_scores: Mapping[str, Mapping[str, float]]
+    """Those of the blurred pictures, by noise in percent."""
+    outcomes: Mapping[str, Outcome]
+    """By the slug of a variant."""
+    cases: SyntheticCases
+    folder: Path
+
+    def trained(self, slug: str) -> Trained:
+        """Load a variant."""
+        return Trained(self.folder / "runs" / slug)
+
+
+def variant_steps(
+    experiments: Sequence[Experiment], options: VariantOptions, folder: Path
+) -> Steps[Compared]:
+    """Train every variant of some experiments and compare them; yields after every step.
+
+    Raises
+    ------
+    ConfigError
+        If the folder was begun with other options, or the budget is too small.
+    """
+    variants = list({v.slug: v for e in experiments for v in e.variants}.values())
+    dual = any(experiment.dual for experiment in experiments)
+    noises = sorted({noise for experiment in experiments for noise in experiment.noises})
+    steps = _plan(variants, options, folder)
+    cases = SyntheticCases(
+        Path(options.root), "val", limit=options.photos, seed=options.seed, dual=dual
+    )
+    total = len(variants) * steps
+    outcomes = {}
+    for number, variant in enumerate(variants):
+        run = folder / "runs" / variant.slug
+        yield from _trained(variant, options, steps, run, number * steps, total)
+        network = Trained(run)
+        scores = _compared(variant.slug, network, cases, noises, folder)
+        outcomes[variant.slug] = Outcome(variant.slug, network.parameters, steps, scores)
+        yield Progress((number + 1) * steps, total, f"{variant.slug}: compared")
+    blurred = _compared("input", None, cases, noises, folder)
+    return Compared(options, steps, blurred, outcomes, cases, folder)
+
+
+def train_options(variant: Variant, options: VariantOptions, steps: int) -> TrainOptions:
+    """Give a variant's options: the same for all but for what makes the variant.
+
+    Nothing ties alpha to the radius here, since the paper has no such loss; and there is no
+    noise but where noise is the question.
+    """
+    common: dict[str, Any] = {
+        "kind": "synthetic",
+        "root": options.root,
+        "steps": steps,
+        "warmup": min(100, steps // 10),
+        "attention_loss": 0.0,
+        "noise": 0.0,
+        "validate": max(steps, 1),
+        "crops": 4,
+        "save": 50,
+        "seed": options.seed,
+        "device": options.device,
+        "name": variant.slug,
+    }
+    return preset(options.preset, **{**common, **variant.changes})
+
+
+class Trained:
+    """A trained variant, of whatever kind, as something to compare."""
+
+    def __init__(self, run: Path) -> None:
+        self._net = read_trained(run).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.parameters = count_parameters(self._net)
+
+    @torch.inference_mode()
+    def restore(self, pair: Pair) -> Floats:
+        """Deblur a crop of the benchmark, whose sides fit every network."""
+        views = None
+        if getattr(getattr(self._net, "config", None), "views", 1) == 2:
+            if pair.views is None:
+                raise ConfigError("a dual-pixel variant needs data with dual-pixel views")
+            views = [_tensor(view) for view in pair.views]
+        output = self._net(_tensor(pair.blurred), views)
+        restored: Floats = ((output[0].permute(1, 2, 0) + 1) / 2).numpy()
+        return restored
+
+
+def _tensor(picture: Floats) -> torch.Tensor:
+    values = torch.from_numpy(picture).permute(2, 0, 1)[None] * 2 - 1
+    return values.contiguous(memory_format=torch.channels_last)
+
+
+def _plan(variants: Sequence[Variant], options: VariantOptions, folder: Path) -> int:
+    """Decide how many steps each variant gets, or read what was decided before.
+
+    A second experiment in the same folder gets as many as the first, so that both can be
+    compared and share what is trained for both.
+    """
+    path = folder / "plan.json"
+    wanted = {
+        "root": options.root,
+        "photos": options.photos,
+        "seed": options.seed,
+        "preset": options.preset,
+    }
+    if path.exists():
+        plan = read_record(path)
+        steps = int(plan.pop("steps"))
+        if plan != wanted or options.steps not in (None, steps):
+            raise ConfigError(
+                f"{folder} was begun with other options; use the same again, or another folder"
+            )
+        return steps
+    steps = options.steps or int(
+        SHARE * options.budget / (len(variants) * _seconds_a_step(variants, options))
+    )
+    if steps < FEWEST:
+        raise ConfigError(
+            f"a budget of {options.budget:g} s is too small for {len(variants)} variants; "
+            "give more time"
+        )
+    write_record(path, {**wanted, "steps": steps})
+    return steps
+
+
+def _seconds_a_step(variants: Sequence[Variant], options: VariantOptions) -> float:
+    """Time the variant with the most work in it: those with many channels and many blocks."""
+    with tempfile.TemporaryDirectory() as folder:
+        slowest = max(variants, key=lambda variant: _work(variant, options))
+        steps = train(train_options(slowest, options, 10_000), Path(folder) / "timed")
+        times = []
+        for _ in range(TIMED):
+            start = time.perf_counter()
+            next(steps)
+            times.append(time.perf_counter() - start)
+        steps.close()
+    return float(np.mean(times[1:]))
+
+
+def _work(variant: Variant, options: VariantOptions) -> float:
+    """Estimate the work of a step: 2 levels have a bottleneck of 4 times the pixels."""
+    chosen = train_options(variant, options, 10)
+    with torch.device("meta"):
+        parameters = count_parameters(start_network(chosen))
+    return parameters * float(4 ** (3 - chosen.levels))
+
+
+def _trained(
+    variant: Variant, options: VariantOptions, steps: int, run: Path, before: int, total: int
+) -> Steps[None]:
+    """Train a variant, or go on with it; one that is finished yields once."""
+    begun = (run / STATE).exists()
+    if not begun:
+        # Stopped before anything was kept: it begins anew.
+        (run / OPTIONS).unlink(missing_ok=True)
+    training = resume(run) if begun else train(train_options(variant, options, steps), run)
+    try:
+        while True:
+            try:
+                progress = next(training)
+            except StopIteration:
+                return
+            loss = getattr(progress, "loss", 0.0)
+            yield Progress(before + progress.done, total, f"{variant.slug}: loss {loss:.4f}")
+    finally:
+        training.close()
+
+
+def _compared(
+    name: str,
+    network: Trained | None,
+    cases: SyntheticCases,
+    noises: Iterable[float],
+    folder: Path,
+) -> dict[str, Mapping[str, float]]:
+    """Give the scores of a network, or of the blurred pictures, at every noise; they are kept."""
+    found: dict[str, Mapping[str, float]] = {}
+    for noise in noises:
+        path = folder / "scores" / f"{name}{'-dual' if cases.dual else ''}-{noise:g}.json"
+        if not path.exists():
+            write_record(path, _scores(network, cases, noise))
+        found[f"{noise:g}"] = read_record(path)
+    return found
+
+
+def _scores(network: Trained | None, cases: SyntheticCases, noise: float) -> dict[str, float]:
+    """Average the scores over all cases."""
+    rows = []
+    for index in range(len(cases)):
+        pair = with_noise(cases[index], noise, (0, index))
+        picture = pair.blurred if network is None else network.restore(pair)
+        rows.append([measure(picture, pair.sharp) for measure in MEASURES.values()])
+    return dict(zip(MEASURES, np.mean(rows, axis=0).tolist(), strict=True))

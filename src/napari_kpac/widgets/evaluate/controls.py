@@ -1,0 +1,144 @@
+"""The controls of the Evaluate widget: which data, which models and methods.
+
+Not for: running an evaluation (widget).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magicgui.types import FileDialogMode
+from magicgui.widgets import CheckBox, ComboBox, FileEdit, LineEdit, SpinBox
+from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from napari_kpac.datasets.options import SPLITS
+from napari_kpac.errors import ConfigError
+from napari_kpac.evaluation.options import METHODS, EvaluateOptions
+from napari_kpac.options import parse_numbers
+from napari_kpac.widgets.choices import DeviceBox, find_choices
+from napari_kpac.widgets.evaluate.checks import CheckList
+from napari_kpac.widgets.form import Form
+from napari_kpac.widgets.task import Task, single
+
+KINDS = (
+    ("sharp photographs", "synthetic"),
+    ("DPDD", "dpdd"),
+    ("folders of pairs", "pairs"),
+    ("CUHK blur masks", "cuhk"),
+)
+
+
+class Controls(QWidget):
+    """Makes the options of an evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind = ComboBox(
+            label="data",
+            choices=list(KINDS),
+            tooltip="What the folder holds: sharp photographs, which are blurred here; DPDD, or "
+            "what 'synthesise' wrote; blurred and sharp pictures; pictures and masks.",
+        )
+        self.root = FileEdit(
+            label="folder",
+            mode=FileDialogMode.EXISTING_DIRECTORY,
+            tooltip="The folder of the data.",
+        )
+        self.root.choose_btn.text = "..."
+        self.split = ComboBox(
+            label="split", choices=SPLITS, value="val", tooltip="Which part of the data to use."
+        )
+        self.dual = CheckBox(label="dual-pixel", tooltip="Use the left and right views too.")
+        self.dual.text = "use both views"
+        self.blurred = ComboBox(
+            label="blurred is",
+            choices=("white", "black"),
+            tooltip="What the masks show blurred pixels as.",
+        )
+        self.noise = LineEdit(
+            label="noise %", value="0", tooltip="Sigmas of added noise in percent, as 0,1,3,5."
+        )
+        self.limit = SpinBox(
+            label="pictures at most", value=0, min=0, max=100_000, tooltip="0: all of them."
+        )
+        self.device = DeviceBox()
+        self.models = CheckList("models to compare")
+        self.models.offer([("default", "default")], ["default"])
+        self.methods = CheckList("methods without a network to compare")
+        self.methods.offer([(name, name) for name in METHODS], [])
+        self._add = QPushButton("Add a model file ...")
+        self._add.clicked.connect(self._choose_file)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(
+            Form([
+                self.kind, self.root, self.split, self.dual, self.blurred, self.noise,
+                self.limit, self.device,
+            ])
+        )  # fmt: skip
+        layout.addWidget(QLabel("models"))
+        layout.addWidget(self.models)
+        layout.addWidget(self._add)
+        layout.addWidget(QLabel("methods without a network"))
+        layout.addWidget(self.methods)
+        self.kind.changed.connect(self._follow)
+        self._follow()
+        self._task = Task(self)
+        self._task.succeeded.connect(self._fill)
+        self._task.start(single(find_choices))
+
+    def options(self) -> EvaluateOptions:
+        """Make the options; raises a ConfigError where they make no sense."""
+        root = str(self.root.value or "")
+        if root in ("", "."):
+            raise ConfigError("choose the folder of the data first")
+        kind = self.kind.value
+        given: dict[str, Any] = {
+            "kind": kind,
+            "root": root,
+            "split": self.split.value,
+            "model": self.models.chosen,
+            "limit": int(self.limit.value) or None,
+            "device": self.device.value,
+        }
+        if kind == "cuhk":
+            given["blurred"] = self.blurred.value
+        else:
+            given |= {"method": self.methods.chosen, "noise": _numbers(self.noise.value)}
+        if kind in ("synthetic", "dpdd"):
+            given["dual"] = bool(self.dual.value)
+        return EvaluateOptions(**given)
+
+    def release(self) -> None:
+        """Stop looking for models."""
+        self._task.cancel(forget=True)
+
+    def _follow(self) -> None:
+        """Show what goes with the kind of data."""
+        kind = self.kind.value
+        self.split.visible = kind in ("synthetic", "dpdd")
+        self.dual.visible = kind in ("synthetic", "dpdd")
+        self.blurred.visible = kind == "cuhk"
+        self.noise.visible = kind != "cuhk"
+        self.methods.setEnabled(kind != "cuhk")
+
+    def _fill(self, found: tuple[list[tuple[str, str]], list[tuple[str, str]]]) -> None:
+        models, devices = found
+        first = [value for _, value in models[:1]]
+        before = [name for name in self.models.chosen if name != "default"]
+        self.models.offer(models, before or first)
+        self.device.choices = devices
+
+    def _choose_file(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(
+            self, "A model file", "", "Models (*.safetensors *.npz)"
+        )
+        if path:
+            self.models.add(path.rpartition("/")[2], path)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return parse_numbers(text)
+    except ValueError as error:
+        raise ConfigError(f"noise: {text!r} is not a list of numbers such as 0,1,3,5") from error

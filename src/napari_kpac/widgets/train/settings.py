@@ -1,0 +1,176 @@
+"""The set-up of a run: data, preset, start model, name, folder, and everything else folded away.
+
+Not for: checking it (the options do), or running it (widget.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from magicgui.widgets import ComboBox, LineEdit
+from napari.viewer import Viewer
+from platformdirs import user_documents_path
+from qtpy.QtWidgets import QGroupBox, QVBoxLayout, QWidget
+
+from napari_kpac.errors import ConfigError
+from napari_kpac.training.options import CHOICES, LIMITS, PRESETS, TrainOptions, preset_values
+from napari_kpac.widgets import preferences
+from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox, ModelBox
+from napari_kpac.widgets.fold import Fold
+from napari_kpac.widgets.form import Form
+from napari_kpac.widgets.option_controls import OptionControls
+from napari_kpac.widgets.train.source import (
+    LAYERS,
+    ChosenData,
+    DataSource,
+    folder_edit,
+    read_folder,
+)
+
+START = (("from scratch", ""), ("the default model", "default"))
+SHOWN = ("kind", "root", "sharp", "start", "name", "steps", "device")
+"""Options that are not folded away."""
+ELSEWHERE = ("devices", "nodes", "network")
+"""Options for the terminal: they start the program anew, or make nothing for the lists."""
+NETWORK = (
+    "levels", "blocks", "channels", "dual", "shared_kernels", "scale_attention",
+    "shape_attention",
+)  # fmt: skip
+SECTIONS = {
+    "network": NETWORK,
+    "learning": (
+        "rate", "final_rate", "warmup", "fine_steps", "fine_rate", "perceptual", "vgg",
+        "attention_rate", "attention_loss", "betas", "clip", "ema",
+    ),
+    "crops": ("batch", "crop", "largest", "shrink", "noise", "noisy", "fixed_batch"),
+}  # fmt: skip
+OTHERS = "data and run"
+
+
+class Settings(QWidget):
+    """Controls of all options of a run."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        super().__init__()
+        self._configs: dict[str, Any] = {}
+        self.source = DataSource(viewer)
+        self.preset = ComboBox(
+            label="preset", choices=list(PRESETS),
+            tooltip="Fills in everything below: default trains from scratch on an ordinary "
+            "computer, finetune goes on from a trained model, paper is the paper's training on "
+            "DPDD, smoke takes seconds and only shows that everything works.",
+        )  # fmt: skip
+        self.start = ModelBox("start from", "A model that goes on learning, or none.", START)
+        self.name = LineEdit(
+            label="model name", value="my-model", tooltip="What the model is called in the lists."
+        )
+        self.run = folder_edit(
+            "run folder", "Where the run keeps everything: models, states, previews, metrics."
+        )
+        self.device = DeviceBox()
+        self.main = OptionControls(TrainOptions, ["steps"], limits=LIMITS)
+        self.sections = {
+            title: OptionControls(TrainOptions, names, limits=LIMITS, choices=CHOICES)
+            for title, names in _sections().items()
+        }
+        self.advanced = Fold("Advanced", self._build_advanced())
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        chosen = [self.preset, self.start, self.name, self.run, self.main["steps"], self.device]
+        layout.addWidget(Form([*self.source.controls, *chosen]))
+        layout.addWidget(self.advanced)
+        self._suggested = ""
+        self.preset.changed.connect(self._follow_preset)
+        self.start.changed.connect(self._follow_start)
+        self.name.changed.connect(self._suggest_folder)
+        self._filler = ChoiceFiller(self.start, self.device, self)
+        self._filler.filled.connect(self._learn_configs)
+        self.source.follow_kind()
+        self._follow_preset()
+        self._suggest_folder()
+
+    def _build_advanced(self) -> QWidget:
+        page = QWidget()
+        layout = QVBoxLayout(page)
+        layout.setContentsMargins(0, 0, 0, 0)
+        for title, controls in self.sections.items():
+            group = QGroupBox(title)
+            inside = QVBoxLayout(group)
+            inside.addWidget(Form(controls.controls))
+            layout.addWidget(group)
+        return page
+
+    def release(self) -> None:
+        """Stop following the viewer and the list of models."""
+        self.source.release()
+        self._filler.release()
+
+    def control(self, name: str) -> Any:
+        """Return the control of an option that is folded away."""
+        return next(each[name] for each in self.sections.values() if name in each)
+
+    def chosen(self) -> tuple[TrainOptions, Path, ChosenData]:
+        """Return options, run folder and data; raises KpacError where they make no sense."""
+        run = read_folder(self.run)
+        if run is None:
+            raise ConfigError("choose a run folder: everything that is learned is kept there")
+        data = self.source.chosen()
+        values: dict[str, Any] = {**self.main.values, **data.options}
+        for controls in self.sections.values():
+            values |= controls.values
+        values |= {
+            "name": self.name.value.strip(),
+            "start": preferences.model(self.start.value),
+            "device": preferences.device(self.device.value),
+        }
+        return TrainOptions.from_dict(values), run, data
+
+    def show_run(self, options: TrainOptions, run: Path) -> None:
+        """Show what a run was begun with."""
+        values = options.to_dict()
+        self.source.show_options(options.kind, options.root, options.sharp)
+        self._show_values(values)
+        self.name.value = options.name
+        self.run.value = run
+
+    def _show_values(self, values: dict[str, Any]) -> None:
+        self.start.choose(values.get("start", ""))
+        self.main.show_values(values)
+        for controls in self.sections.values():
+            controls.show_values(values)
+
+    def _follow_preset(self) -> None:
+        values = preset_values(self.preset.value)
+        if "kind" in values and self.source.kind.value != LAYERS:
+            self.source.kind.value = values["kind"]
+        self._show_values(values)
+        self._follow_start()
+
+    def _follow_start(self) -> None:
+        """Train the network that the start model is: otherwise little of it could be used."""
+        config = self._configs.get(preferences.model(self.start.value))
+        if config is None:
+            return
+        known = {name: getattr(config, name, None) for name in NETWORK} | {
+            "dual": config.views == 2
+        }
+        self.sections["network"].show_values(known)
+
+    def _learn_configs(self, found: Choices) -> None:
+        self._configs = dict(found.configs)
+
+    def _suggest_folder(self) -> None:
+        """Name the folder like the model, unless somebody chose another."""
+        if str(self.run.line_edit.value) in ("", ".", self._suggested):
+            name = self.name.value.strip() or "my-model"
+            self.run.value = user_documents_path() / "napari-kpac" / name
+            self._suggested = str(self.run.line_edit.value)
+
+
+def _sections() -> dict[str, tuple[str, ...]]:
+    """Sort all options that are folded away; those that no section names come last."""
+    named = {*SHOWN, *ELSEWHERE, *(name for names in SECTIONS.values() for name in names)}
+    others = (item.name for item in fields(TrainOptions) if item.name not in named)
+    return {**SECTIONS, OTHERS: tuple(others)}

@@ -1,0 +1,247 @@
+"""Evaluations end to end: in Python, in a terminal, killed and resumed, into a page."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from skimage.metrics import peak_signal_noise_ratio
+
+import napari_kpac as kpac
+from napari_kpac import KpacError
+from napari_kpac.cli import main
+from napari_kpac.datasets import DataOptions, open_pairs
+from napari_kpac.evaluation.ledger import Ledger, Row
+from napari_kpac.evaluation.study import with_noise
+from napari_kpac.evaluation.tables import tables_of
+from napari_kpac.progress import finish
+
+METHODS = ("ebdb", "wiener", "richardson-lucy", "unsharp")
+
+
+def options(root, **changes):
+    return kpac.EvaluateOptions(
+        **{"kind": "dpdd", "root": str(root), "model": ("tiny",), "lpips": False, **changes}
+    )
+
+
+def test_rows_are_what_the_parts_give(dpdd, tiny_model):
+    found = finish(kpac.evaluate(options(dpdd, method=METHODS)))
+    pairs = open_pairs(DataOptions(kind="dpdd", root=str(dpdd), split="val"))
+    assert [line.method for line in found.lines] == ["input", "tiny", *METHODS]
+    assert len(found.ledger.rows) == 4 * 6
+    for index in range(4):
+        pair = pairs[index]
+        restored = np.clip(kpac.deblur(pair.blurred, "tiny", range="unit").image, 0, 1)
+        for name, picture in (("input", pair.blurred), ("tiny", restored)):
+            expected = peak_signal_noise_ratio(pair.sharp, picture, data_range=1)
+            row = found.ledger.find((pair.name, name, 0.0))
+            assert row.scores["psnr"] == pytest.approx(expected, abs=1e-3)
+    for line in found.lines:
+        rows = [row.scores["mae"] for row in found.ledger.rows if row.method == line.method]
+        assert line.means["mae"] == pytest.approx(np.mean(rows), abs=1e-12)
+    by_name = {line.method: line for line in found.lines}
+    assert by_name["input"].gains["psnr"] == 0
+    assert set(by_name["tiny"].separation) == {f"alpha{i}" for i in range(1, 6)}
+
+
+def test_the_progress_counts_and_closing_cancels(dpdd, tiny_model, tmp_path):
+    steps = kpac.evaluate(options(dpdd), tmp_path / "out")
+    assert [next(steps).done for _ in range(3)] == [1, 2, 3]
+    steps.close()
+    assert len((tmp_path / "out" / "results.csv").read_text().splitlines()) == 1 + 3
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_killed_halfway_and_resumed_it_ends_with_the_same_files(dpdd, tiny_model, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    command = [
+        sys.executable, "-m", "napari_kpac", "evaluate", "--dataset", "dpdd", "--root", str(dpdd),
+        "--model", "tiny", "--method", "ebdb", "--noise", "0,3", "--no-lpips", "-o",
+    ]  # fmt: skip
+    done = subprocess.run([*command, str(whole)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = broken / "results.csv"
+    process = subprocess.Popen([*command, str(broken)], stdout=subprocess.DEVNULL)
+    while process.poll() is None and (
+        not results.exists() or len(results.read_text().splitlines()) < 6
+    ):
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    rows = len(results.read_text().splitlines())
+    assert 6 <= rows < 1 + 4 * 2 * 3
+    # The kill may also have come in the middle of a line.
+    with results.open("ab") as file:
+        file.write(b"half a li")
+    done = subprocess.run([*command, str(broken)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert results.read_bytes() == (whole / "results.csv").read_bytes()
+    first, second = (json.loads((f / "summary.json").read_text()) for f in (whole, broken))
+    assert first["lines"] == second["lines"]
+    assert (whole / "report.html").read_text() == (broken / "report.html").read_text()
+
+
+def test_a_folder_of_another_evaluation_is_refused(dpdd, tiny_model, tmp_path, capsys):
+    finish(kpac.evaluate(options(dpdd, limit=1), tmp_path))
+    before = (tmp_path / "results.csv").read_bytes()
+    with pytest.raises(KpacError, match="other settings"):
+        finish(kpac.evaluate(options(dpdd, limit=1, noise=(1,)), tmp_path))
+    assert (tmp_path / "results.csv").read_bytes() == before
+    (tmp_path / "results.csv").write_bytes(before + b"a,b,c\n")
+    with pytest.raises(KpacError, match="damaged"):
+        finish(kpac.evaluate(options(dpdd, limit=1), tmp_path))
+
+
+def test_plain_folders_have_no_bins(folders, tiny_model, capsys):
+    arguments = ["evaluate", "--dataset", "pairs", "--root", str(folders), "--model", "tiny"]
+    assert main([*arguments, "--method", "wiener", "--radius", "2.5", "--no-lpips"]) == 0
+    printed = capsys.readouterr().out
+    assert "by radius" not in printed
+    assert re.search(r"DMENet +23\.92 +0\.808 +0\.410 +not measured", printed)
+    assert "the paper's" in printed
+    assert main([*arguments, "--limit", "1", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["lines"]
+    assert [(line["method"], line["pictures"]) for line in lines] == [("input", 1), ("tiny", 1)]
+
+
+def test_without_lpips_the_column_says_so(folders, tiny_model, monkeypatch):
+    from napari_kpac.evaluation import perceptual
+
+    monkeypatch.setattr(perceptual, "find_spec", lambda name: None)
+    found = finish(kpac.evaluate(options(folders, kind="pairs", lpips=True)))
+    table = tables_of(found)[0]
+    assert "LPIPS not measured: install napari-kpac[metrics]" in table.note
+    assert all(row[-1] == "-" for row in table.rows)
+
+
+def test_lpips_gets_pictures_from_minus_one_to_one(folders, tiny_model, monkeypatch, tmp_path):
+    """With a package in its place that measures the mean difference, and says what it sees."""
+    (tmp_path / "lpips.py").write_text(
+        "import torch\n"
+        "class LPIPS(torch.nn.Module):\n"
+        "    def __init__(self, net, verbose):\n"
+        "        super().__init__()\n"
+        "        assert net == 'alex'\n"
+        "    def forward(self, a, b):\n"
+        "        assert a.shape[:2] == (1, 3) and -1 <= a.min() < -0.5 < 0.5 < a.max() <= 1\n"
+        "        return (a - b).abs().mean()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    kept = tmp_path / "hub" / "checkpoints" / "alexnet-owt-7be5be79.pth"
+    found = finish(kpac.evaluate(options(folders, kind="pairs", lpips=True, limit=1)))
+    assert f"put AlexNet's weights at {kept}" in tables_of(found)[0].note
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    found = finish(kpac.evaluate(options(folders, kind="pairs", lpips=True, limit=1)))
+    for row in found.ledger.rows:
+        assert row.scores["lpips"] == pytest.approx(2 * row.scores["mae"], abs=1e-5)
+
+
+def test_noise_is_seeded_and_not_clipped(dpdd):
+    pair = open_pairs(DataOptions(kind="dpdd", root=str(dpdd), split="val", dual=True))[0]
+    noisy, again, other = (with_noise(pair, 5, (0, i)) for i in (1, 1, 2))
+    assert np.array_equal(noisy.blurred, again.blurred)
+    assert not np.array_equal(noisy.blurred, other.blurred)
+    assert (noisy.blurred - pair.blurred).std() == pytest.approx(0.05, rel=0.03)
+    assert noisy.sharp is pair.sharp
+    left, right = (a - b for a, b in zip(noisy.views, pair.views, strict=True))
+    assert left.std() == pytest.approx(0.05, rel=0.03)
+    assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < 0.05
+    assert with_noise(pair, 0, (0, 0)) is pair
+
+
+def test_a_dual_model_gets_both_views(dpdd, own_models):
+    from napari_kpac.weights import ModelCard, save_network
+    from tests.engine.conftest import tiny_net
+
+    save_network(tiny_net(2, double=False, views=2), own_models / "two.safetensors",
+                 ModelCard(name="two"))  # fmt: skip
+    with pytest.raises(KpacError, match="needs dual-pixel views"):
+        finish(kpac.evaluate(options(dpdd, model=("two",), limit=1)))
+    found = finish(kpac.evaluate(options(dpdd, model=("two",), limit=1, dual=True)))
+    pair = open_pairs(DataOptions(kind="dpdd", root=str(dpdd), split="val", dual=True))[0]
+    restored = kpac.deblur(pair.blurred, "two", views=pair.views, range="unit").image
+    expected = peak_signal_noise_ratio(pair.sharp, np.clip(restored, 0, 1), data_range=1)
+    row = found.ledger.find((pair.name, "two", 0.0))
+    assert row.scores["psnr"] == pytest.approx(expected, abs=1e-3)
+    assert "KPAC (dual)" in [r[0] for r in tables_of(found)[-1].rows if r[4] == "two"]
+
+
+class Loads(HTMLParser):
+    """Collects whatever a page would load from elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.pictures, self.loads = [], 0, []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "srcset", "data", "action", "poster"):
+                self.pictures += value.startswith("data:image/png;base64,")
+                if not value.startswith("data:"):
+                    self.loads.append(value)
+
+
+def test_the_page_stands_alone_and_shows_its_cases(dpdd, tiny_model, tmp_path):
+    found = finish(kpac.evaluate(options(dpdd, method=("unsharp",)), tmp_path))
+    assert found.report == tmp_path / "report.html"
+    text = found.report.read_text()
+    page = Loads()
+    page.feed(text)
+    assert page.loads == []
+    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert page.pictures == 4 * 4  # two best, two worst: input, tiny, unsharp, sharp
+    assert text.count("<svg") == 2
+    for words in ("The best cases of tiny", "The worst cases of tiny", "Gain by radius",
+                  "not measured", "Settings", "Environment", "threads"):  # fmt: skip
+        assert words in text
+    rows = list(csv.DictReader((tmp_path / "results.csv").open()))
+    assert {row["picture"] for row in rows} == {"p0", "p1", "p2", "p3"}
+    json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_rows_survive_a_file_exactly(tmp_path):
+    row = Row('a "name", of sorts', "m", 0.1, {"psnr": float("inf"), "ssim": 1 / 3})
+    Ledger(["psnr", "ssim", "mae"], tmp_path).add(row)
+    assert Ledger(["psnr", "ssim", "mae"], tmp_path).rows == [row]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"method": ("magic",)}, "magic"),
+        ({"method": ("ebdb", "ebdb")}, "once"),
+        ({"noise": (-1,)}, "noise"),
+        ({"noise": ()}, "noise"),
+        ({"ssim": "own"}, "ssim"),
+        ({"limit": 0}, "limit"),
+        ({"radius": -2}, "radius"),
+        ({"seed": -1}, "seed"),
+        ({"kind": "films"}, "films"),
+        ({"kind": "cuhk"}, "white or black"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_read(changes, what):
+    with pytest.raises(KpacError, match=what):
+        options("nowhere", **changes)
+
+
+def test_a_mistake_in_the_call_exits_with_2(capsys):
+    assert main(["evaluate", "--dataset", "dpdd"]) == 2
+    assert "root" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", "--root", "x", "--method", "magic"])
+    assert stop.value.code == 2
+    assert main(["evaluate", "--dataset", "dpdd", "--root", "nowhere"]) == 1

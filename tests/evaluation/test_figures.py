@@ -1,0 +1,105 @@
+"""Cost, attention, modulation and limits, as the commands write them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from skimage.io import imread, imsave
+
+import napari_kpac as kpac
+from napari_kpac.cli import main
+from napari_kpac.evaluation import costing
+from napari_kpac.evaluation.drawing import line_plot
+from napari_kpac.evaluation.figures import attention_figure, modulation_figure
+from napari_kpac.network import count_parameters
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "own.png"
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
+    imsave(path, pixels, check_contrast=False)
+    return path
+
+
+def test_cost_is_measured_in_a_process_for_each_network(capsys, monkeypatch):
+    chosen = tuple(n for n in costing.NETWORKS if n.label in ("KPAC (2-level)", "KPAC (3-level)"))
+    assert chosen == costing.NETWORKS[:2]  # the processes count from the first
+    monkeypatch.setattr(costing, "NETWORKS", chosen)
+    assert main(["reproduce", "cost", "--size", "64x32", "--repeats", "1", "--json"]) == 0
+    rows = {row["label"]: row for row in json.loads(capsys.readouterr().out)}
+    assert set(rows) == {network.label for network in chosen}
+    for row in rows.values():
+        assert row["seconds"] > 0
+        assert 0 < row["forward"] < row["peak"]
+        assert row["flops"] > row["flops_paper_way"]
+    assert rows["KPAC (3-level)"]["parameters"] == 2_059_053
+    assert rows["KPAC (3-level)"]["paper_flops"] == 197
+
+
+def test_every_network_of_the_cost_table_runs():
+    expected = {"KPAC (dual)": 2_062_653, "residual baseline": 2_259_843}
+    for network in costing.NETWORKS:
+        with torch.device("meta"):
+            net = network.make().eval()
+            made = net(torch.empty(network.shape((32, 48))))
+        assert made.shape == (1, 3, 32, 48)
+        if network.label in expected:
+            assert count_parameters(net) == expected[network.label]
+
+
+def test_a_bad_size_is_refused(capsys):
+    assert main(["reproduce", "cost", "--size", "100x64"]) == 1
+    assert "multiples of 16" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "cost", "--size", "large"])
+    assert stop.value.code == 2
+
+
+def test_attention_shows_every_alpha(picture, tiny_model, tmp_path, capsys):
+    arguments = ["reproduce", "attention", str(picture), "--model", "tiny", "-o", str(tmp_path)]
+    assert main(arguments) == 0
+    assert imread(tmp_path / "own-attention.png").shape[1] == 10 + 6 * 330
+    means = json.loads((tmp_path / "own-attention.json").read_text())["mean alpha"]
+    alpha = kpac.deblur(imread(picture), "tiny").alpha_at_image()
+    for block in (1, 2):
+        expected = alpha[block - 1].mean(axis=(1, 2))
+        np.testing.assert_allclose(means[f"block {block}"], expected, atol=1e-5)
+
+
+def test_modulation_lets_each_dilation_play_alone(picture, tiny_model):
+    figure = modulation_figure(imread(picture), "tiny")
+    assert list(figure.numbers) == ["all dilations", *(f"only dilation {i}" for i in range(1, 6))]
+    pixels = imread(picture)
+    alone = kpac.deblur(pixels, "tiny", modulation=kpac.Modulation([0, 0, 1, 0, 0])).image
+    change = (alone.astype(float) - pixels) / 255
+    expected = np.sqrt(np.mean(change**2))
+    assert figure.numbers["only dilation 3"]["rms change"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_grey_pictures_have_figures_too(tiny_model):
+    grey = np.random.default_rng(0).random((40, 48)).astype(np.float32)
+    assert attention_figure(grey, "tiny").picture.ndim == 3
+
+
+def test_limits_show_every_case(tiny_model, tmp_path):
+    assert main(["reproduce", "limits", "--model", "tiny", "-o", str(tmp_path)]) == 0
+    numbers = json.loads((tmp_path / "limits.json").read_text())
+    assert len(numbers) == 5
+    assert (
+        numbers["very large blur"]["psnr of the input"]
+        < (numbers["ordinary blur, to compare"]["psnr of the input"])
+    )
+    assert numbers["no blur at all"]["psnr of the input"] is None
+
+
+def test_a_line_plot_leaves_gaps_and_escapes():
+    drawn = line_plot(
+        [("a<b", [1.0, None, 2.0, float("inf")]), ("flat", [1.0] * 4)], list("wxyz"), x="x", y="y"
+    )
+    assert "a&lt;b" in drawn
+    assert "nan" not in drawn
+    assert "inf" not in drawn
+    assert drawn.count("<circle") == 2 + 4
+    assert line_plot([("nothing", [None])], ["x"], x="x", y="y").startswith("<svg")

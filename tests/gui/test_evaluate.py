@@ -1,0 +1,148 @@
+"""The Evaluate widget in a real window."""
+
+import csv
+
+import numpy as np
+import pytest
+from qtpy.QtCore import QPoint, Qt
+
+import napari_kpac as kpac
+from napari_kpac.datasets import SynthesisOptions, synthesise
+from napari_kpac.pictures import write_image
+from napari_kpac.progress import finish
+from napari_kpac.widgets.evaluate import EvaluateWidget
+from tests.gui.conftest import WAIT, result_of
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Three pairs in the folders of DPDD."""
+    from skimage import data
+
+    for i in range(3):
+        part = data.coffee()[70 * i : 70 * i + 64, 100:196]
+        write_image(tmp_path / "photos" / f"p{i}.png", part)
+    options = SynthesisOptions(val=1, test=0, largest=4)
+    finish(synthesise([tmp_path / "photos"], tmp_path / "pairs", options))
+    return tmp_path / "pairs"
+
+
+@pytest.fixture
+def widget(viewer, qtbot, tiny_model):
+    widget = EvaluateWidget(viewer)
+    viewer.window.add_dock_widget(widget, name="Evaluate", area="right")
+    qtbot.waitUntil(lambda: "tiny" in widget._controls.models.values, timeout=WAIT)
+    widget._controls.models.chosen = ("tiny",)
+    yield widget
+    widget.release()
+
+
+def press(widget, qtbot):
+    qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
+
+
+def evaluate(widget, data, qtbot, **changes):
+    widget._controls.kind.value = "dpdd"
+    widget._controls.root.value = data
+    widget._controls.methods.chosen = ("unsharp",)
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+
+
+def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
+    evaluate(widget, data, qtbot)
+    expected = finish(
+        kpac.evaluate(
+            kpac.EvaluateOptions(kind="dpdd", root=str(data), model=("tiny",), method=("unsharp",))
+        )
+    )
+    means, pictures = widget._means, widget._pictures
+    assert means.column_texts(0)[:3] == ["input", "tiny", "unsharp"]
+    assert means.column_texts(0)[-1] == "paper, on DPDD: KPAC (dual)"
+    assert means.column_texts(1)[:3] == [f"{line.means['psnr']:.2f}" for line in expected.lines]
+    assert "25.24" in means.column_texts(1)
+    assert pictures.column_texts(0) == [row.picture for row in expected.ledger.rows]
+
+    # Sort by PSNR, as a person does: a click on the heading.
+    widget._tabs.setCurrentWidget(pictures)
+    header = pictures.horizontalHeader()
+    place = QPoint(header.sectionViewportPosition(2) + 10, header.height() // 2)
+    qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    shown = [float(text) for text in pictures.column_texts(2)]
+    assert len(shown) == 9
+    assert shown in (sorted(shown), sorted(shown, reverse=True))
+
+    # The row on top after sorting is opened, not the one that was first.
+    index = pictures.order.index(0, 0)
+    row = expected.ledger.rows[pictures.row_of(index)]
+    pictures.scrollTo(index)
+    middle = pictures.visualRect(index).center()
+    qtbot.mouseClick(pictures.viewport(), Qt.MouseButton.LeftButton, pos=middle)
+    qtbot.mouseDClick(pictures.viewport(), Qt.MouseButton.LeftButton, pos=middle)
+    name = f"{row.picture}: result minus sharp"
+    qtbot.waitUntil(lambda: name in viewer.layers, timeout=WAIT)
+    result = result_of(viewer, f"{row.picture}: {row.method}") if row.method != "input" else None
+    sharp = result_of(viewer, f"{row.picture}: sharp")
+    if result is not None:
+        difference = result_of(viewer, name).data
+        np.testing.assert_allclose(difference, (result.data - sharp.data).mean(axis=2), atol=1e-6)
+
+    widget.export(tmp_path / "out")
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    with (tmp_path / "out" / "results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(each["psnr"]) for each in rows] == pytest.approx(
+        [each.scores["psnr"] for each in expected.ledger.rows]
+    )
+    assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
+    assert "report.html" in widget._message.text()
+
+
+def test_cancel_keeps_the_window_usable(widget, data, qtbot):
+    widget._controls.kind.value = "dpdd"
+    widget._controls.root.value = data
+    widget._controls.methods.chosen = ("ebdb", "richardson-lucy", "wiener")
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: widget._pictures.content.rowCount() >= 2, timeout=WAIT)
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    assert widget._message.text() == "Cancelled."
+    assert widget._pictures.content.rowCount() < 3 * 5
+    assert widget._button.text() == "Evaluate"
+    assert not widget._export.isEnabled()
+    evaluate(widget, data, qtbot)
+    assert widget._export.isEnabled()
+
+
+def test_mistakes_are_said_before_the_start(widget, qtbot, tmp_path):
+    press(widget, qtbot)
+    assert "choose the folder" in widget._message.text()
+    widget._controls.root.value = tmp_path
+    widget._controls.noise.value = "much"
+    press(widget, qtbot)
+    assert "noise" in widget._message.text()
+    widget._controls.noise.value = "0"
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    assert "no photographs" in widget._message.text()
+
+
+def test_blur_detection_has_its_own_controls_and_columns(viewer, widget, qtbot, tmp_path):
+    from tests.detection.conftest import half_blurred_scene
+
+    picture, blurred = half_blurred_scene()
+    write_image(tmp_path / "image" / "a.png", np.rint(picture * 255).astype(np.uint8))
+    write_image(tmp_path / "gt" / "a.png", (blurred * 255).astype(np.uint8))
+    controls = widget._controls
+    assert not controls.blurred.visible
+    controls.kind.value = "cuhk"
+    assert controls.blurred.visible
+    assert not controls.noise.visible
+    controls.root.value = tmp_path
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    assert "local variance" in widget._means.column_texts(0)
+    assert "average_precision" in widget._means.content.headings
+    widget._open(widget._pictures.order.index(0, 0))
+    qtbot.waitUntil(lambda: "a: truth" in viewer.layers, timeout=WAIT)
+    assert np.array_equal(result_of(viewer, "a: truth").data > 0, blurred)
