@@ -176,14 +176,14 @@ def test_stopping_leaves_nothing_half_written(photos, models, tmp_path):
     stack = np.stack([read_image(photos / "p1.png")[..., 0]] * 6)
     array = zarr.create_array(str(photos / "s.zarr"), shape=stack.shape, dtype=stack.dtype)
     array[:] = stack
-    out, threads = tmp_path / "out", threading.active_count()
+    out = tmp_path / "out"
     steps = kpac.deblur_files([photos / "s.zarr"], out, kpac.DeblurOptions(model=str(models[0])))
     for event in steps:
         if event.done > 50:
             break
     steps.close()
     assert list(out.iterdir()) == []
-    assert threading.active_count() == threads
+    assert not [each for each in threading.enumerate() if each.name.startswith("napari-kpac")]
 
 
 def test_a_disk_that_cannot_be_written_to(photos, models, tmp_path, capsys):
@@ -230,6 +230,28 @@ def test_a_result_that_does_not_fit_its_format_costs_no_work(
     for name, word in (("s.tif", "not a stack"), ("f.tif", "float64 pixels")):
         assert deblur(models, tmp_path / name, "-o", tmp_path / "o.png") == 1
         assert word in capsys.readouterr().err
+
+
+def test_maps_that_are_done_are_found_again(photo, models, tmp_path, capsys):
+    """Stacks become many files; names that only begin alike, or look like patterns, do not fool."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    stack = np.stack([photo[..., 0]] * 11)
+    for name in ("s-0.tif", "s.tif", "p[1]0.tif"):
+        tifffile.imwrite(folder / name, stack, photometric="minisblack")
+    flags = ["-o", str(tmp_path / "out"), "--model", str(models[0]), "--json"]
+    maps = ["--upsampling", "1", "--format", "png8", "--mask", str(tmp_path / "masks")]
+    for command, extra in (("blur-map", maps), ("attention", [])):
+        call = [command, str(folder), *flags, *extra]
+        for names, expected in (
+            (["s-0.tif"], {"made": 1}),
+            ([], {"made": 2, "skipped": 1}),
+            ([], {"skipped": 3}),
+        ):
+            chosen = [command, *(str(folder / name) for name in names), *flags, *extra]
+            assert main(chosen if names else call) == 0
+            found = [outcome["state"] for outcome in json.loads(capsys.readouterr().out)]
+            assert {state: found.count(state) for state in set(found)} == expected
 
 
 def test_dual_pixel_pairs(photo, models, tmp_path, capsys):

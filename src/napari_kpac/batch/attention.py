@@ -5,7 +5,9 @@ Not for: blur maps made of them (blur_maps.py).
 
 from __future__ import annotations
 
+import glob
 import json
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +25,11 @@ from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.result import upsample
 from napari_kpac.errors import ConfigError
 from napari_kpac.files import replacing
-from napari_kpac.pictures import write_map
+from napari_kpac.pictures import description_of, write_map
 from napari_kpac.progress import Steps
+
+SOURCE = "source"
+"""Name in the record of a map for the name of the file that it is of."""
 
 
 class _Nowhere:
@@ -70,9 +75,14 @@ class AttentionFiles(DeblurFiles):
     def is_done(self, item: Item) -> bool:
         """Tell whether the maps are there; all of a file's appear together."""
         stem, suffix = item.target.stem, item.target.suffix
-        found = sorted(item.target.parent.glob(f"{_escaped(stem)}*-block1-alpha1{suffix}"))
-        named = [path for path in found if _is_of(path.stem, stem)]
-        return bool(named) and found_done(item, named[0], self.overwrite, self._is_alike)
+        one = re.compile(rf"{re.escape(stem)}(-\d+)*-block1-alpha1")
+        found = item.target.parent.glob(f"{glob.escape(stem)}*-block1-alpha1{suffix}")
+        # Slice 0 of s.tif and s-0.tif share a name: the maps say what they are of.
+        of_this = (
+            path for path in found if one.fullmatch(path.stem) and _source(path) == item.first.name
+        )
+        first = next(of_this, None)
+        return first is not None and found_done(item, first, self.overwrite, self._is_alike)
 
     def _check_target(self, item: Item, frame: Frame) -> None:
         """Do nothing: maps fit everywhere."""
@@ -100,7 +110,7 @@ class AttentionSink:
     def add(self, made: Attended) -> None:
         """Write the maps of a plane."""
         self.recipe = made.recipe
-        note = json.dumps(made.recipe.to_dict())
+        note = json.dumps({**made.recipe.to_dict(), SOURCE: self.item.first.name})
         place = "".join(f"-{n}" for n in made.index)
         for block, dilation in np.ndindex(made.maps.shape[:2]):
             name = f"{self.item.target.stem}{place}-block{block + 1}-alpha{dilation + 1}"
@@ -129,11 +139,6 @@ class _DiscardedError(Exception):
     """Tells the files that they are not wanted."""
 
 
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
-def _is_of(name: str, stem: str) -> bool:
-    """Tell whether a file is of that picture, and not of one whose name only begins alike."""
-    middle = name[len(stem) : -len("-block1-alpha1")]
-    return all(part.isdigit() for part in middle.split("-")[1:]) and not middle.split("-")[0]
+def _source(path: Path) -> Any:
+    record = description_of(path)
+    return record.get(SOURCE) if isinstance(record, dict) else None

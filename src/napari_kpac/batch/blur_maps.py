@@ -6,7 +6,9 @@ themselves (detection).
 
 from __future__ import annotations
 
+import glob
 import json
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +29,7 @@ from napari_kpac.detection import (
     region_table,
     score,
 )
-from napari_kpac.detection.export import export, export_table, slice_names
+from napari_kpac.detection.export import export, export_table
 from napari_kpac.detection.planes import Planes
 from napari_kpac.detection.sources import family
 from napari_kpac.engine.device import resolve
@@ -98,13 +100,10 @@ class BlurMapFiles:
     def is_done(self, item: Item) -> bool:
         """Tell whether map, mask and table are there; scores are always made again."""
         extra = [where[item.target] for where in (self.masks, self.tables) if where]
-        names = [item.target]
-        if not item.target.exists():
-            stacked = sorted(item.target.parent.glob(f"{item.target.stem}-0*{item.target.suffix}"))
-            names = [path for path in stacked if path.stem.strip("-0") == item.target.stem]
-        if not names or not found_done(item, names[0], self.overwrite, self._is_alike):
+        first = _first_file(item.target)
+        if first is None or not found_done(item, first, self.overwrite, self._is_alike):
             return False
-        return self.truth is None and all(_is_there(path) for path in extra)
+        return self.truth is None and all(_first_file(path) for path in extra)
 
     def _is_alike(self, record: Any) -> bool:
         try:
@@ -224,6 +223,10 @@ def one_slice(image: Any, index: tuple[int, ...], options: DetectionOptions) -> 
     return image[index]
 
 
-def _is_there(path: Path) -> bool:
-    """Tell whether a file is there, or the files of a stack."""
-    return path.exists() or any(name.exists() for name in slice_names(path, (1,)))
+def _first_file(path: Path) -> Path | None:
+    """Return a file if it is there, or the first of a stack's slices; all of these come at once."""
+    if path.exists():
+        return path
+    zeros = re.compile(rf"{re.escape(path.stem)}(-0+)+")
+    found = path.parent.glob(f"{glob.escape(path.stem)}-0*{path.suffix}")
+    return next((each for each in found if zeros.fullmatch(each.stem)), None)
