@@ -147,7 +147,7 @@ class ChoiceFiller(QObject):
     """The boxes are filled: with these Choices."""
     _outdated = Signal()
 
-    def __init__(self, models: ModelBox, devices: DeviceBox | None, parent: QObject) -> None:
+    def __init__(self, models: ModelBox | None, devices: DeviceBox | None, parent: QObject) -> None:
         super().__init__(parent)
         self._models = models
         self._devices = devices
@@ -172,7 +172,8 @@ class ChoiceFiller(QObject):
             self._outdated.emit()
 
     def _fill(self, found: Choices) -> None:
-        self._models.offer(found.models)
+        if self._models is not None:
+            self._models.offer(found.models)
         if self._devices is not None:
             _offer(self._devices, found.devices)
         self.filled.emit(found)

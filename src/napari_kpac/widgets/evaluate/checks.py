@@ -43,6 +43,11 @@ class CheckList(QListWidget):
         """Values of all entries."""
         return [item.data(Qt.ItemDataRole.UserRole) for item in self._items()]
 
+    @property
+    def entries(self) -> list[tuple[str, str]]:
+        """All entries as (label, value)."""
+        return [(item.text(), item.data(Qt.ItemDataRole.UserRole)) for item in self._items()]
+
     def offer(self, entries: Sequence[tuple[str, str]], chosen: Iterable[str]) -> None:
         """Show (label, value) entries."""
         self.clear()
@@ -56,8 +61,7 @@ class CheckList(QListWidget):
 
     def add(self, label: str, value: str) -> None:
         """Add an entry that is chosen at once."""
-        entries = [(item.text(), item.data(Qt.ItemDataRole.UserRole)) for item in self._items()]
-        self.offer([*entries, (label, value)], (*self.chosen, value))
+        self.offer([*self.entries, (label, value)], (*self.chosen, value))
 
     def _items(self) -> list[QListWidgetItem]:
         found = (self.item(row) for row in range(self.count()))

@@ -15,10 +15,9 @@ from napari_kpac.datasets.options import SPLITS
 from napari_kpac.errors import ConfigError
 from napari_kpac.evaluation.options import METHODS, EvaluateOptions
 from napari_kpac.options import parse_numbers
-from napari_kpac.widgets.choices import DeviceBox, find_choices
+from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox
 from napari_kpac.widgets.evaluate.checks import CheckList
 from napari_kpac.widgets.form import Form
-from napari_kpac.widgets.task import Task, single
 
 KINDS = (
     ("sharp photographs", "synthetic"),
@@ -83,9 +82,8 @@ class Controls(QWidget):
         layout.addWidget(self.methods)
         self.kind.changed.connect(self._follow)
         self._follow()
-        self._task = Task(self)
-        self._task.succeeded.connect(self._fill)
-        self._task.start(single(find_choices))
+        self._filler = ChoiceFiller(None, self.device, self)
+        self._filler.filled.connect(self._fill)
 
     def options(self) -> EvaluateOptions:
         """Make the options; raises a ConfigError where they make no sense."""
@@ -111,7 +109,7 @@ class Controls(QWidget):
 
     def release(self) -> None:
         """Stop looking for models."""
-        self._task.cancel(forget=True)
+        self._filler.release()
 
     def _follow(self) -> None:
         """Show what goes with the kind of data."""
@@ -122,12 +120,11 @@ class Controls(QWidget):
         self.noise.visible = kind != "cuhk"
         self.methods.setEnabled(kind != "cuhk")
 
-    def _fill(self, found: tuple[list[tuple[str, str]], list[tuple[str, str]]]) -> None:
-        models, devices = found
-        first = [value for _, value in models[:1]]
+    def _fill(self, found: Choices) -> None:
+        first = [value for _, value in found.models[:1]]
         before = [name for name in self.models.chosen if name != "default"]
-        self.models.offer(models, before or first)
-        self.device.choices = devices
+        files = [entry for entry in self.models.entries if "/" in entry[1]]
+        self.models.offer([*found.models, *files], before or first)
 
     def _choose_file(self) -> None:
         path, _ = QFileDialog.getOpenFileName(

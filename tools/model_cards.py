@@ -1,0 +1,75 @@
+"""Write docs/models.md from the cards of the bundled models.
+
+python tools/model_cards.py          # write the page
+python tools/model_cards.py --check  # fail where the page is not what it should be
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from napari_kpac.network import count_parameters
+from napari_kpac.weights import ModelEntry, load, models
+
+PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+OPENING = """# Models
+
+These models ship with the package; `napari-kpac models list` lists them and those that you
+installed, `napari-kpac models show NAME` shows a card. They were trained with `napari-kpac train`
+({doc}`training`) and measured with
+
+```
+napari-kpac evaluate --dataset synthetic --root PHOTOS --split val --model NAME
+```
+
+on photographs that were kept apart. {doc}`evaluation` says what the figures mean. The authors'
+own weights are not ours to ship; bring them with `napari-kpac models import FILE.npz`.
+"""
+
+
+def page() -> str:
+    """Make the page."""
+    sections = [_section(entry) for entry in models() if entry.origin == "bundled"]
+    return "\n".join([OPENING, *sections])
+
+
+def _section(entry: ModelEntry) -> str:
+    card, config = entry.card, entry.config
+    size = entry.path.stat().st_size / 1e6
+    parameters = count_parameters(load(entry.name))
+    lines = [
+        f"## {card.name}",
+        "",
+        f"{card.summary}. Version {card.version}, {card.status}; licence {card.licence}.",
+        f"{config.levels} levels, {config.blocks} blocks, {config.views} view(s),"
+        f" {parameters:,} parameters, {size:.1f} MB.",
+        "",
+        f"- **Trained on:** {card.training_data}.",
+        f"- **Training:** {card.training}.",
+        f"- **Limits:** {card.limits}",
+        "",
+        "| figure | value |",
+        "|---|---|",
+        *(f"| {name} | {value:g} |" for name, value in card.figures.items()),
+        "",
+        f"SHA-256 of the weights: `{card.sha256}`",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    if given.check:
+        if PAGE.read_text() != page():
+            raise SystemExit(f"{PAGE.name} is not what the cards say: run tools/model_cards.py")
+    else:
+        PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
