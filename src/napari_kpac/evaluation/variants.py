@@ -101,7 +101,6 @@ def variant_steps(
     """
     variants = list({v.slug: v for e in experiments for v in e.variants}.values())
     dual = any(experiment.dual for experiment in experiments)
-    noises = sorted({noise for experiment in experiments for noise in experiment.noises})
     steps = _plan(variants, options, folder)
     cases = SyntheticCases(
         Path(options.root), "val", limit=options.photos, seed=options.seed, dual=dual
@@ -112,11 +111,16 @@ def variant_steps(
         run = folder / "runs" / variant.slug
         yield from _trained(variant, options, steps, run, number * steps, total)
         network = Trained(run)
-        scores = _compared(variant.slug, network, cases, noises, folder)
+        wanted = _noises(e for e in experiments if variant.slug in {v.slug for v in e.variants})
+        scores = _compared(variant.slug, network, cases, wanted, folder)
         outcomes[variant.slug] = Outcome(variant.slug, network.parameters, steps, scores)
         yield Progress((number + 1) * steps, total, f"{variant.slug}: compared")
-    blurred = _compared("input", None, cases, noises, folder)
+    blurred = _compared("input", None, cases, _noises(experiments), folder)
     return Compared(options, steps, blurred, outcomes, cases, folder)
+
+
+def _noises(experiments: Iterable[Experiment]) -> list[float]:
+    return sorted({noise for experiment in experiments for noise in experiment.noises})
 
 
 def train_options(variant: Variant, options: VariantOptions, steps: int) -> TrainOptions:
@@ -251,20 +255,26 @@ def _compared(
     folder: Path,
 ) -> dict[str, Mapping[str, float]]:
     """Give the scores of a network, or of the blurred pictures, at every noise; they are kept."""
-    found: dict[str, Mapping[str, float]] = {}
-    for noise in noises:
-        path = folder / "scores" / f"{name}{'-dual' if cases.dual else ''}-{noise:g}.json"
-        if not path.exists():
-            write_record(path, _scores(network, cases, noise))
-        found[f"{noise:g}"] = read_record(path)
-    return found
+    tail = "-dual" if cases.dual else ""
+    paths = {noise: folder / "scores" / f"{name}{tail}-{noise:g}.json" for noise in noises}
+    missing = [noise for noise, path in paths.items() if not path.exists()]
+    for noise, scores in _scores(network, cases, missing).items():
+        write_record(paths[noise], scores)
+    return {f"{noise:g}": read_record(path) for noise, path in paths.items()}
 
 
-def _scores(network: Trained | None, cases: SyntheticCases, noise: float) -> dict[str, float]:
-    """Average the scores over all cases."""
-    rows = []
-    for index in range(len(cases)):
-        pair = with_noise(cases[index], noise, (0, index))
-        picture = pair.blurred if network is None else network.restore(pair)
-        rows.append([measure(picture, pair.sharp) for measure in MEASURES.values()])
-    return dict(zip(MEASURES, np.mean(rows, axis=0).tolist(), strict=True))
+def _scores(
+    network: Trained | None, cases: SyntheticCases, noises: Sequence[float]
+) -> dict[float, dict[str, float]]:
+    """Average the scores over all cases, at every noise."""
+    rows: dict[float, list[list[float]]] = {noise: [] for noise in noises}
+    for index in range(len(cases) if noises else 0):
+        case = cases[index]
+        for noise in noises:
+            pair = with_noise(case, noise, (0, index))
+            picture = pair.blurred if network is None else network.restore(pair)
+            rows[noise].append([measure(picture, pair.sharp) for measure in MEASURES.values()])
+    return {
+        noise: dict(zip(MEASURES, np.mean(found, axis=0).tolist(), strict=True))
+        for noise, found in rows.items()
+    }
