@@ -5,8 +5,9 @@ Everything is loaded on first use; importing this module loads neither torch nor
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from napari_kpac.lazy import lazily
 
 if TYPE_CHECKING:
     from napari_kpac.batch import BatchOptions as BatchOptions
@@ -49,47 +50,50 @@ if TYPE_CHECKING:
     from napari_kpac.weights import models as models
 
 _HOMES = {
-    "Aperture": "napari_kpac.optics",
-    "BatchOptions": "napari_kpac.batch",
-    "BlurMapOptions": "napari_kpac.options",
-    "DeblurOptions": "napari_kpac.options",
-    "Detection": "napari_kpac.detection",
-    "DetectionOptions": "napari_kpac.options",
-    "EvaluateOptions": "napari_kpac.evaluation",
-    "Evaluation": "napari_kpac.evaluation",
-    "KPACConfig": "napari_kpac.network",
-    "KPACNet": "napari_kpac.network",
-    "KpacError": "napari_kpac.errors",
-    "ModelCard": "napari_kpac.weights",
-    "Modulation": "napari_kpac.engine",
-    "Progress": "napari_kpac.progress",
-    "Recipe": "napari_kpac.engine",
-    "Report": "napari_kpac.batch",
-    "Result": "napari_kpac.engine",
-    "Session": "napari_kpac.engine",
-    "TrainOptions": "napari_kpac.training",
-    "attention_files": "napari_kpac.batch",
-    "blur_map": "napari_kpac.engine",
-    "blur_map_files": "napari_kpac.batch",
-    "blur_map_steps": "napari_kpac.engine",
-    "build": "napari_kpac.network",
-    "deblur": "napari_kpac.engine",
-    "deblur_dask": "napari_kpac.batch",
-    "deblur_files": "napari_kpac.batch",
-    "deblur_steps": "napari_kpac.engine",
-    "defocus": "napari_kpac.optics",
-    "detect": "napari_kpac.detection",
-    "detect_steps": "napari_kpac.detection",
-    "devices": "napari_kpac.engine",
-    "evaluate": "napari_kpac.evaluation",
-    "load": "napari_kpac.weights",
-    "load_recipe": "napari_kpac.engine",
-    "models": "napari_kpac.weights",
-    "replay": "napari_kpac.engine",
-    "train": "napari_kpac.training",
+    "Aperture": "optics",
+    "BatchOptions": "batch",
+    "BlurMapOptions": "options",
+    "DeblurOptions": "options",
+    "Detection": "detection",
+    "DetectionOptions": "options",
+    "EvaluateOptions": "evaluation",
+    "Evaluation": "evaluation",
+    "KPACConfig": "network",
+    "KPACNet": "network",
+    "KpacError": "errors",
+    "ModelCard": "weights",
+    "Modulation": "engine",
+    "Progress": "progress",
+    "Recipe": "engine",
+    "Report": "batch",
+    "Result": "engine",
+    "Session": "engine",
+    "TrainOptions": "training",
+    "attention_files": "batch",
+    "blur_map": "engine",
+    "blur_map_files": "batch",
+    "blur_map_steps": "engine",
+    "build": "network",
+    "deblur": "engine",
+    "deblur_dask": "batch",
+    "deblur_files": "batch",
+    "deblur_steps": "engine",
+    "defocus": "optics",
+    "detect": "detection",
+    "detect_steps": "detection",
+    "devices": "engine",
+    "evaluate": "evaluation",
+    "load": "weights",
+    "load_recipe": "engine",
+    "models": "weights",
+    "replay": "engine",
+    "train": "training",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]
+
+
+_find = lazily(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -97,9 +101,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("napari-kpac")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return _find(name)
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,9 @@ picture (engine, detection).
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from napari_kpac.lazy import lazily
 
 if TYPE_CHECKING:
     from napari_kpac.batch.attention import AttentionFiles as AttentionFiles
@@ -45,7 +46,4 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(__name__, _HOMES)

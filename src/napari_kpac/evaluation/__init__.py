@@ -5,8 +5,9 @@ Loads nothing heavy before it is used. Not for: training, or images themselves (
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from napari_kpac.lazy import lazily
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.counts import CountRow as CountRow
@@ -34,7 +35,4 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(__name__, _HOMES)
