@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--name", required=True)
     parser.add_argument("--version", default="1")
-    parser.add_argument("--status", default="released")
+    parser.add_argument("--status", default="")
     parser.add_argument("--photos", type=Path, required=True)
     parser.add_argument("--summary", type=Path, required=True)
     parser.add_argument("--training", default="", help="instead of what the run's card says")
@@ -102,7 +102,7 @@ def _figures(summary: Path, sha256: str) -> dict[str, float]:
     for side in ("above 6 px", "below 3 px"):
         name = f"cost of muting 4 and 5 {side}"
         figures[f"{name} (dB)"] = line["means"][name]
-    return {name: round(value, 3) for name, value in figures.items()}
+    return {name: round(value, 3) + 0.0 for name, value in figures.items()}
 
 
 def _closeness(trained: kpac.KPACNet, stored: kpac.KPACNet) -> list[float]:

@@ -41,7 +41,8 @@ def _section(entry: ModelEntry) -> str:
     lines = [
         f"## {card.name}",
         "",
-        f"{card.summary}. Version {card.version}, {card.status}; licence {card.licence}.",
+        f"{card.summary}. Version {card.version}{card.status and ', ' + card.status}; licence"
+        f" {card.licence}.",
         f"{config.levels} levels, {config.blocks} blocks, {config.views} view(s),"
         f" {parameters:,} parameters, {size:.1f} MB.",
         "",
