@@ -1,5 +1,8 @@
 """The attention mixer in a real window."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image as Picture
@@ -236,3 +239,33 @@ def test_states():
     assert rows["medium blur"] == (0, 0, 1, 0, 0)
     assert rows["large blur"] == (0, 0, 0, 1, 1)
     assert all(len(row) == 1 for row in presets((1,)).values())
+
+
+UNFINISHED = """
+import threading, torch
+from qtpy.QtCore import QCoreApplication
+from napari_kpac.errors import CancelledError
+from napari_kpac.widgets.mixer.live import LiveRenderer
+
+class Busy:
+    begun, cancelled = threading.Event(), False
+    def render(self, *_, **__):
+        self.begun.set()
+        while not self.cancelled:
+            torch.nn.functional.conv2d(torch.rand(1, 48, 256, 256), torch.rand(48, 48, 3, 3))
+        raise CancelledError("newer work came")
+    def cancel(self):
+        self.cancelled = True
+    def close(self):
+        print("closed")
+
+app = QCoreApplication([])
+busy = Busy()
+renderer = LiveRenderer(lambda: busy)
+busy.begun.wait()
+"""
+
+
+def test_the_program_ends_cleanly_while_the_mixer_renders():
+    done = subprocess.run([sys.executable, "-c", UNFINISHED], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,9 @@ Not for: showing what was rendered.
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +39,10 @@ class Request:
     """Render the exact picture; not while the setting is still moving."""
 
 
+LONGEST = 30.0
+"""Seconds that the end of the program waits for a thread."""
+
+
 class LiveRenderer(QObject):
     """One Session in one thread."""
 
@@ -56,6 +62,7 @@ class LiveRenderer(QObject):
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="napari-kpac mixer", daemon=True)
+        _running.add(self)
         self._thread.start()
 
     def request(self, request: Request) -> None:
@@ -78,17 +85,25 @@ class LiveRenderer(QObject):
 
     def close(self, wait: float = 0.0) -> None:
         """Stop and let go of the Session; with ``wait``, up to so many seconds for the thread."""
+        self.stop()
+        for signal in (self.opened, self.rendered, self.failed):
+            with suppress(TypeError, RuntimeError):  # nothing is connected any more
+                signal.disconnect()
+        if wait:
+            self.join(wait)
+
+    def stop(self) -> None:
+        """Ask the thread to end, also when Qt's part of this object is gone."""
         with self._changed:
             self._closing = True
             self._wish = None
             if self._session is not None:
                 self._session.cancel()
             self._changed.notify()
-        for signal in (self.opened, self.rendered, self.failed):
-            with suppress(TypeError, RuntimeError):  # nothing is connected any more
-                signal.disconnect()
-        if wait:
-            self._thread.join(wait)
+
+    def join(self, wait: float) -> None:
+        """Wait for the thread's end, so many seconds at most."""
+        self._thread.join(wait)
 
     @property
     def dilations(self) -> tuple[int, ...]:
@@ -157,3 +172,16 @@ class LiveRenderer(QObject):
         if not self._closing and not isinstance(error, CancelledError):
             known = isinstance(error, KpacError)
             self.failed.emit(str(error) if known else f"{type(error).__name__}: {error}")
+
+
+_running: weakref.WeakSet[LiveRenderer] = weakref.WeakSet()
+"""Renderers whose threads may be at work; a thread holds on to its own."""
+
+
+@atexit.register
+def _end_threads() -> None:
+    """End all threads before Python does: it would tear them out of torch, and abort."""
+    for renderer in list(_running):
+        renderer.stop()
+    for renderer in list(_running):
+        renderer.join(LONGEST)
