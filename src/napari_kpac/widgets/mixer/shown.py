@@ -53,9 +53,7 @@ class Shown:
         if layer is None:
             self._add(material, image, where)
         else:
-            if not np.array_equal(layer.translate, where["translate"]):
-                layer.translate = where["translate"]
-            layer.data = image
+            _replace(layer, image, where["translate"])
         self._note(result)
 
     def complete(self) -> None:
@@ -83,3 +81,18 @@ class Shown:
         others = {key: value for key, value in layer.metadata.items() if key != METADATA}
         own = {} if result.draft else {METADATA: result.recipe.to_dict()}
         layer.metadata = {**others, **own}
+
+
+def _replace(layer: Any, image: Any, translate: Any) -> None:
+    """Give a layer other pixels at another place.
+
+    Each of the two sends the layer's pixels to the screen; so the place is changed while the
+    smaller of the two pictures is in the layer.
+    """
+    growing = np.size(image) > np.size(layer.data)
+    if not growing:
+        layer.data = image
+    if not np.array_equal(layer.translate, translate):
+        layer.translate = translate
+    if growing:
+        layer.data = image
