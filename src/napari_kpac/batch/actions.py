@@ -33,10 +33,12 @@ class Opened(Protocol):
 
     frame: Frame
     units: int
-    weight: int
-    """Bytes that a loaded unit takes."""
     known: Any
     """What another process need not find out again; can be pickled."""
+
+    @property
+    def weight(self) -> int:
+        """Bytes that a loaded unit takes."""
 
     def close(self) -> None:
         """Close its files."""
@@ -70,7 +72,7 @@ class Action(Protocol):
     def has_one_unit(self, item: Item) -> bool:
         """Tell, without opening it, whether an item is surely a single unit."""
 
-    def open(self, item: Item, known: Any = None) -> Any:
+    def open(self, item: Item, known: Any = None) -> Opened:
         """Open an item and look at it."""
 
     def load(self, opened: Any, unit: int) -> Any:

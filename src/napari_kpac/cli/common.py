@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Commands = Any
 """What argparse's ``add_subparsers`` returns; its class has no public name."""
 
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+"""Exit codes: work that failed, a mistake in the call, an interrupt."""
+
 Run = Callable[[argparse.Namespace], int | None]
 
 

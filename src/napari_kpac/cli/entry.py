@@ -21,11 +21,10 @@ from napari_kpac.cli import (
     synthesise,
     train,
 )
+from napari_kpac.cli.common import FAILED, INTERRUPTED, MISTAKE
 from napari_kpac.errors import KpacError
 
 COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench, demo)
-FAILED = 1
-INTERRUPTED = 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not hasattr(given, "run"):
         root.print_help(sys.stderr)
-        return 2
+        return MISTAKE
     # Photographs of 100 megapixels are what this is for, and no attack.
     warnings.filterwarnings("ignore", message="Image size .* exceeds limit")
     try:

@@ -9,11 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from napari_kpac.cli.common import Commands, add_command, print_json, print_tables
+from napari_kpac.cli.common import MISTAKE, Commands, add_command, print_json, print_tables
 from napari_kpac.errors import ConfigError
-
-MISTAKE = 2
-"""Exit code of a mistake in the call."""
 
 
 def register(commands: Commands) -> None:

@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from napari_kpac.cli.common import print_json
+from napari_kpac.cli.common import FAILED, print_json
 from napari_kpac.errors import ConfigError
 
 if TYPE_CHECKING:
     from napari_kpac.batch import BatchOptions, Report
-
-FAILED = 1
 
 
 def add_files(command: argparse.ArgumentParser) -> None:

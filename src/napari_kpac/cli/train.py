@@ -13,15 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from napari_kpac.cli.common import Commands, add_command, print_json
-from napari_kpac.cli.synthesise import MISTAKE
+from napari_kpac.cli.common import INTERRUPTED, MISTAKE, Commands, add_command, print_json
 from napari_kpac.errors import ConfigError
 
 if TYPE_CHECKING:
     from napari_kpac.progress import Steps
     from napari_kpac.training import Trained, TrainProgress
-
-INTERRUPTED = 130
 
 
 def register(commands: Commands) -> None:

@@ -76,11 +76,6 @@ class Photographs:
         self.photos = [photo for photo in photos if _large_enough(photo, needed, faults)]
         self.skipped = faults.settle(skip_bad, len(self.photos))
 
-    @property
-    def dual(self) -> bool:
-        """Whether the pairs have dual-pixel views."""
-        return self.blurring.dual
-
     def crop(self, rng: np.random.Generator, size: int) -> Pair:
         """Make a pair of ``size`` x ``size`` pixels; the generator alone decides which."""
         how = self.blurring

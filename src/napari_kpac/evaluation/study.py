@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -39,28 +39,6 @@ from napari_kpac.evaluation.rivals import make_rival
 
 DIFFERENCE = "result minus sharp"
 """The picture of a row that has a sign: the mean over the channels."""
-
-
-class Study(Protocol):
-    """Rows that can be measured, in a fixed order."""
-
-    @property
-    def keys(self) -> Sequence[Key]:
-        """What every row is of."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Names of all scores."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Everything that decides the scores, as plain values."""
-
-    def measure(self, index: int) -> tuple[Row, Evidence | None]:
-        """Measure one row."""
-
-    def pictures(self, index: int) -> Mapping[str, Picture]:
-        """Make the pictures of one row again, by what they show; each in 0..1 or -1..1."""
 
 
 class PairStudy:
