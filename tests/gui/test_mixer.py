@@ -55,7 +55,7 @@ def test_opening_shows_the_plain_result_and_all_maps(viewer, mixer, picture, qtb
     expect(viewer, qtbot, picture, None)
     assert len(mixer._desk.strips) == 2
     assert [len(strips) for strips in mixer._desk.strips] == [5, 5]
-    assert not mixer._desk.strips[0][0].thumbnail.icon().isNull()
+    qtbot.waitUntil(lambda: not mixer._desk.strips[0][0].thumbnail.icon().isNull())
     assert len(mixer._desk.betas[0].values) == 4
 
 

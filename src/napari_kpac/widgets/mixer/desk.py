@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qtpy.QtCore import QPoint, Qt, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import QPoint, Qt, QTimer, Signal  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -38,6 +38,9 @@ BUTTONS = {
     "Load": "Load settings from a recipe file.",
 }
 
+AFTER = 30
+"""Milliseconds after the picture that its thumbnails are drawn: one long pause becomes two."""
+
 
 class Desk(QWidget):
     """All controls of the mixer; blocks and dilations are counted from 0."""
@@ -61,6 +64,11 @@ class Desk(QWidget):
         self.strips: list[list[Strip]] = []
         self.betas: list[BetaPlot] = []
         self._rows: dict[str, tuple[float, ...]] = {}
+        self._attention: Any = None
+        self._drawing = QTimer(self)
+        self._drawing.setSingleShot(True)
+        self._drawing.setInterval(AFTER)
+        self._drawing.timeout.connect(self._draw_attention)
         self.tabs = QTabWidget()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -196,7 +204,12 @@ class Desk(QWidget):
         self.buttons["Redo"].setEnabled(can_redo)
 
     def show_attention(self, result: Any) -> None:
-        """Show alpha and beta of a result."""
+        """Show alpha and beta of a result, soon: the picture itself goes first."""
+        self._attention = result
+        self._drawing.start()
+
+    def _draw_attention(self) -> None:
+        result, self._attention = self._attention, None
         for block, strips in enumerate(self.strips):
             for index, strip in enumerate(strips):
                 strip.thumbnail.show_map(result.alpha[block, index])
