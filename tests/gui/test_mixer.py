@@ -165,6 +165,33 @@ def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, picture, qtbot, t
     assert "bad.json" in mixer._message.text()
 
 
+def test_what_was_tuned_here_runs_on_a_folder_and_comes_back(
+    viewer, mixer, picture, qtbot, tmp_path
+):
+    mixer._desk.strips[0][2].number.setValue(0.25)
+    mixer._desk.strength_number.setValue(1.2)
+    wanted = kpac.Modulation(gains=[[1, 1, 0.25, 1, 1], [1] * 5], strength=1.2)
+    expect(viewer, qtbot, picture, wanted)
+    mixer.save_recipe(tmp_path / "look.json")
+    photos, out = tmp_path / "photos", tmp_path / "out"
+    photos.mkdir()
+    pictures = {"cup": picture, "part": picture[3:40, :50], "other": picture[::-1].copy()}
+    for name, pixels in pictures.items():
+        Picture.fromarray(pixels).save(photos / f"{name}.png")
+    call = ["deblur", str(photos), "-o", str(out), "--recipe", str(tmp_path / "look.json")]
+    assert main(call) == 0
+    recipe = kpac.load_recipe(tmp_path / "look.json")
+    for name, pixels in pictures.items():
+        made = np.asarray(Picture.open(out / f"{name}.png"))
+        assert np.array_equal(made, kpac.replay(pixels, recipe).image), name
+    assert np.abs(np.asarray(Picture.open(out / "cup.png")) - shown(viewer).astype(int)).max() <= 1
+    # Every result carries its recipe, so the window takes the settings from a result too.
+    mixer.reset()
+    expect(viewer, qtbot, picture, None)
+    mixer.load_recipe(out / "other.png")
+    expect(viewer, qtbot, picture, wanted)
+
+
 def test_slices_new_data_and_removal(viewer, mixer, qtbot):
     stack = np.random.default_rng(3).integers(0, 256, (3, 48, 64), dtype=np.uint8)
     layer = viewer.add_image(stack, name="stack")
