@@ -21,6 +21,11 @@ class CheckList(QListWidget):
         super().__init__()
         self.setToolTip(tooltip)
         self.setAccessibleName(tooltip)
+        # In napari's dark theme an empty box is as dark as the list.
+        self.setStyleSheet(
+            "QListView::indicator:unchecked "
+            "{ border: 1px solid gray; border-radius: 2px; width: 9px; height: 9px; }"
+        )
 
     @property
     def chosen(self) -> tuple[str, ...]:
