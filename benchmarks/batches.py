@@ -5,7 +5,8 @@
 
 Prints pictures per second one by one, overlapping and with two local workers, as ratios (which
 is what travels between machines), then how much memory a fresh process took per size, beyond
-what it held before the work (Python, torch, the model), against the budget it was given. Rates count from the first results on, so that starting up does not count.
+what it held before the work (Python, torch, the model), against the budget it was given. Rates
+count from the first results on, so that starting up does not count.
 """
 
 from __future__ import annotations

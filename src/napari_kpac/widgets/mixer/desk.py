@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qtpy.QtCore import QPoint, Qt, QTimer, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import QPoint, Qt, Signal  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -26,6 +26,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from napari_kpac.widgets.choices import LayerBox
+from napari_kpac.widgets.later import later
 from napari_kpac.widgets.mixer.beta import BetaPlot
 from napari_kpac.widgets.mixer.state import MOST_STRENGTH, WHOLE, MixerState, presets
 from napari_kpac.widgets.mixer.strip import TICKS, Strip
@@ -65,10 +66,7 @@ class Desk(QWidget):
         self.betas: list[BetaPlot] = []
         self._rows: dict[str, tuple[float, ...]] = {}
         self._attention: Any = None
-        self._drawing = QTimer(self)
-        self._drawing.setSingleShot(True)
-        self._drawing.setInterval(AFTER)
-        self._drawing.timeout.connect(self._draw_attention)
+        self._drawing = later(self, AFTER, self._draw_attention)
         self.tabs = QTabWidget()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -20,6 +20,8 @@ from typing import Any
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.errors import CancelledError, KpacError
+from napari_kpac.options import DeblurOptions
+from napari_kpac.widgets import preferences
 from napari_kpac.widgets.background import give_way
 
 Region = tuple[int, int, int, int]
@@ -37,6 +39,20 @@ class Request:
     """Begin with a quick look at what is on screen."""
     exact: bool = True
     """Render the exact picture; not while the setting is still moving."""
+
+
+def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> Any:
+    """Open a Session on one slice of an image, seen in the range of the whole stack."""
+    from napari_kpac.engine import Session
+    from napari_kpac.engine.arrays import as_array, layout_of
+    from napari_kpac.engine.pixels import resolve_range
+
+    preferences.apply_to_engine()
+    array = as_array(data)
+    found = resolve_range(options.range, layout_of(array, rgb=options.rgb), (array,))
+    fields = options.to_dict()
+    fields["range"] = (found.low, found.high)
+    return Session(array[index], fields.pop("model"), fields.pop("device"), **fields)
 
 
 LONGEST = 30.0

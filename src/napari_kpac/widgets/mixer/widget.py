@@ -14,7 +14,7 @@ from typing import Any
 from napari.layers import Image, Labels
 from napari.utils.notifications import show_info
 from napari.viewer import Viewer
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import Qt
 from qtpy.QtGui import QKeySequence, QShortcut  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
     QFileDialog,
@@ -31,9 +31,11 @@ from napari_kpac.widgets.background import when_destroyed
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
+from napari_kpac.widgets.later import later
 from napari_kpac.widgets.mixer.desk import Desk
-from napari_kpac.widgets.mixer.live import LiveRenderer, Region, Request
+from napari_kpac.widgets.mixer.live import LiveRenderer, Region, Request, open_session
 from napari_kpac.widgets.mixer.materials import Materials
+from napari_kpac.widgets.mixer.painting import Painting
 from napari_kpac.widgets.mixer.shown import Shown
 from napari_kpac.widgets.mixer.state import History, MixerState
 from napari_kpac.widgets.placement import (
@@ -63,26 +65,18 @@ class MixerWidget(DockedWidget):
         # A window that is destroyed does not ask its widgets to close.
         when_destroyed(self, partial(_close_renderer, self._held))
         self._material: Materials | None = None
-        self._painted: Labels | None = None
         self._result: Any = None
         self._shown = Shown(napari_viewer)
         self._number = 0
         self._opened_model = ""
         self._history: History | None = None
         self._pending: MixerState | None = None
-        self._reopen = QTimer(self)
-        self._reopen.setSingleShot(True)
-        self._reopen.setInterval(SETTLE)
-        self._reopen.timeout.connect(self.open)
-
-        self._rest = QTimer(self)
-        self._rest.setSingleShot(True)
-        self._rest.setInterval(REST)
-        self._rest.timeout.connect(self._complete)
-
+        self._reopen = later(self, SETTLE, self.open)
+        self._rest = later(self, REST, self._complete)
         self._image = image_box(napari_viewer)
         self._model = ModelBox()
         self._labels = labels_box(napari_viewer)
+        self._painting = Painting(self._labels)
         self._filler = ChoiceFiller(self._model, None, self)
         self._desk = Desk(self._labels, live=bool(preferences.get("live", True)))
         self._build()
@@ -126,7 +120,8 @@ class MixerWidget(DockedWidget):
             shortcut = QShortcut(key, self, action)
             # In the canvas the same keys undo strokes of the brush.
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self._labels.changed.connect(self._follow_labels)
+        self._painting.chosen.connect(self._request)
+        self._painting.painted.connect(self._repaint)
         self._model.changed.connect(self._follow_model)
         self._viewer.dims.events.current_step.connect(self._follow_slice)
         for event in self._camera_events:
@@ -315,7 +310,7 @@ class MixerWidget(DockedWidget):
             self._renderer.complete()
 
     def _modulation(self, material: Materials) -> Any:
-        layer = self._labels.layer
+        layer = self._painting.layer
         labels = None if layer is None else material.plane(layer, "labels")
         return self.state.modulation(labels, material.override_maps(self.state.override))
 
@@ -351,16 +346,7 @@ class MixerWidget(DockedWidget):
             action.triggered.connect(partial(self.replace_map, block, index, layer))
         menu.exec(place)
 
-    def _follow_labels(self) -> None:
-        for layer, change in ((self._painted, "disconnect"), (self._labels.layer, "connect")):
-            if layer is not None:
-                for name in ("paint", "data", "labels_update"):
-                    getattr(getattr(layer.events, name), change)(self._repaint)
-        self._painted = self._labels.layer
-        self._request()
-
-    def _repaint(self, event: object = None) -> None:
-        del event
+    def _repaint(self) -> None:
         if self._history is not None and self.state.label_gains:
             self._request_soon()
 
@@ -466,8 +452,7 @@ class MixerWidget(DockedWidget):
     def _follow_removal(self, event: Any) -> None:
         if self._material is not None and event.value is self._material.source:
             self.close_session("The image was removed.")
-        if event.value is self._painted:
-            self._painted = None
+        self._painting.forget(event.value)
 
 
 def _covers(outer: Region, inner: Region | None) -> bool:
@@ -483,17 +468,3 @@ def _close_renderer(held: dict[str, LiveRenderer | None]) -> None:
     renderer = held.get("renderer")
     if renderer is not None:
         renderer.close()
-
-
-def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> Any:
-    """Open a Session on one slice of an image, seen in the range of the whole stack."""
-    from napari_kpac.engine import Session
-    from napari_kpac.engine.arrays import as_array, layout_of
-    from napari_kpac.engine.pixels import resolve_range
-
-    preferences.apply_to_engine()
-    array = as_array(data)
-    found = resolve_range(options.range, layout_of(array, rgb=options.rgb), (array,))
-    fields = options.to_dict()
-    fields["range"] = (found.low, found.high)
-    return Session(array[index], fields.pop("model"), fields.pop("device"), **fields)

@@ -10,10 +10,11 @@ from typing import Any
 import pyqtgraph
 from napari.utils.theme import get_theme
 from napari.viewer import Viewer
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
 
+from napari_kpac.widgets.later import later
 from napari_kpac.widgets.train.history import History, Line
 
 REDRAWN = 300
@@ -29,10 +30,7 @@ class Curves(QWidget):
         super().__init__()
         self._viewer = viewer
         self._history = History()
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(REDRAWN)
-        self._timer.timeout.connect(self._draw)
+        self._timer = later(self, REDRAWN, self._draw)
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)
         self._layout.setSpacing(2)
