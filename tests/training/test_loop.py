@@ -1,6 +1,7 @@
 """Runs: they learn, stop at any yield, go on exactly after a kill, and leave whole files."""
 
 import csv
+import json
 import os
 import random
 import signal
@@ -9,8 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import napari_kpac as kpac
@@ -19,6 +22,17 @@ from napari_kpac.progress import finish
 from napari_kpac.training import resume, train
 from napari_kpac.training.options import PRESETS
 from tests.training.test_parts import random_vgg
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+WAIT = 120
+"""Seconds after which something that should have happened has not."""
+
+
+def wait_for(happened) -> None:
+    end = time.monotonic() + WAIT
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
@@ -180,26 +194,52 @@ def test_smoke_learns_its_batch(photos, tmp_path):
 def test_two_processes_follow_one(options, tmp_path):
     """Two gloo processes with batch b learn as one with batch 2b: the first 20 losses agree."""
     pytest.importorskip("lightning_fabric", reason="needs the extra train")
-    plain = tmp_path / "plain.toml"
-    plain.write_text("")
     losses = []
     for devices in (1, 2):
         run = tmp_path / f"run{devices}"
         given = options(steps=20, batch=4, validate=1, crops=1, devices=devices, device="cpu")
-        flags = [
-            f"--{name.replace('_', '-')}={value}"
-            for name, value in given.to_dict().items()
-            if name in ("root", "channels", "crop", "batch", "largest", "shrink", "steps",
-                        "warmup", "validate", "crops", "threads", "devices", "device")
-        ]  # fmt: skip
-        subprocess.run(
-            [sys.executable, "-m", "napari_kpac", "train", "--preset", str(plain), *flags,
-             "-o", str(run)],
-            check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        subprocess.run(command(given, run), check=True, capture_output=True, env=ONE_THREAD)
         losses.append([float(row["loss"]) for row in rows(run)])
     assert len(losses[0]) == 20
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("leading", [True, False])
+def test_one_process_that_is_interrupted_ends_all_and_everything_is_kept(
+    options, tmp_path, leading
+):
+    pytest.importorskip("lightning_fabric", reason="needs the extra train")
+    run = tmp_path / "run"
+    given = options(steps=100_000, batch=4, validate=50_000, crops=1, save=10, devices=2,
+                    device="cpu")  # fmt: skip
+    process = subprocess.Popen(command(given, run), stderr=subprocess.PIPE, env=ONE_THREAD)
+    try:
+        wait_for(lambda: (run / "state.safetensors").exists() or process.poll() is not None)
+        (other,) = psutil.Process(process.pid).children()
+        (process if leading else other).send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=WAIT)
+    finally:
+        process.kill()
+    assert process.returncode == 130, told
+    assert b"--resume goes on from here" in told
+    wait_for(lambda: not other.is_running() or other.status() == psutil.STATUS_ZOMBIE)
+    with safe_open(run / "state.safetensors", framework="pt") as file:
+        kept = json.loads(file.metadata()["counters"])["step"]
+    assert kept >= int(rows(run)[-1]["step"]) > 0
+
+
+def command(given, run):
+    """Train as from a terminal, with options of these tests."""
+    plain = run.parent / "plain.toml"
+    plain.write_text("")
+    flags = [
+        f"--{name.replace('_', '-')}={value}"
+        for name, value in given.to_dict().items()
+        if name in ("root", "channels", "crop", "batch", "largest", "shrink", "steps", "warmup",
+                    "validate", "crops", "save", "threads", "devices", "device")
+    ]  # fmt: skip
+    call = [sys.executable, "-m", "napari_kpac", "train", "--preset", str(plain)]
+    return [*call, *flags, "-o", str(run)]
 
 
 def test_the_second_phase_uses_the_perceptual_loss(options, tmp_path):

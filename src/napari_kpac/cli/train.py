@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_kpac.cli.common import INTERRUPTED, MISTAKE, Commands, add_command, print_json
-from napari_kpac.errors import ConfigError
+from napari_kpac.errors import CancelledError, ConfigError
 
 if TYPE_CHECKING:
     from napari_kpac.progress import Steps
@@ -88,6 +88,8 @@ def _followed(steps: Steps[Trained], *, as_json: bool) -> Trained | None:
             except StopIteration as finished:
                 trained: Trained = finished.value
                 return trained
+            except CancelledError:  # another process of the same run was interrupted
+                return None
             bar.total = progress.total
             bar.set_postfix_str(f"loss {progress.loss:.4f}", refresh=False)
             bar.update(progress.done - bar.n)

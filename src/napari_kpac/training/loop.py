@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.errors import TrainingError
+from napari_kpac.errors import CancelledError, TrainingError
 from napari_kpac.network import KPACNet
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.training.carding import card_of_run
@@ -190,13 +190,19 @@ class _Trainer:
                     scores=self.scores,
                 )
                 reported = time.monotonic()
+                closed: GeneratorExit | None = None
                 try:
                     yield progress
-                except GeneratorExit:
+                except GeneratorExit as leaving:
+                    closed = leaving
+                if self.processes.any_stops(closed is not None):
                     # Stopped between two steps: everything that was learned is whole.
                     if leading and step != saved:
                         self._save()
-                    raise
+                    raise closed or CancelledError(
+                        f"another process of this run was stopped after {step} steps; what was"
+                        " learned is kept: --resume goes on from here"
+                    )
                 # A pause there costs time, but is no work.
                 before += time.monotonic() - reported
         finally:

@@ -44,6 +44,9 @@ class Processes(Protocol):
     def mean(self, value: Tensor) -> Tensor:
         """Give the mean over all processes."""
 
+    def any_stops(self, stopping: bool) -> bool:
+        """Tell the others whether this process stops; gives whether any does."""
+
     def wait(self) -> None:
         """Wait for all processes."""
 
@@ -73,6 +76,10 @@ class Alone:
     def mean(self, value: Tensor) -> Tensor:
         """Give the value itself."""
         return value
+
+    def any_stops(self, stopping: bool) -> bool:
+        """There is nobody else."""
+        return stopping
 
     def wait(self) -> None:
         """There is nobody to wait for."""
@@ -120,6 +127,10 @@ class Together:
         """Give the mean over all processes."""
         mean = self._fabric.all_reduce(value, reduce_op="mean")
         return cast("Tensor", mean)
+
+    def any_stops(self, stopping: bool) -> bool:
+        """Tell the others, so that none waits for gradients of a process that is gone."""
+        return float(self.mean(torch.tensor(float(stopping), device=self.device))) > 0
 
     def wait(self) -> None:
         """Wait for all processes."""
