@@ -8,6 +8,7 @@ from qtpy.QtCore import Qt
 
 import napari_kpac as kpac
 from napari_kpac.widgets.deblur import DeblurWidget
+from napari_kpac.widgets.mixer import MixerWidget
 from tests.gui.conftest import WAIT, result_of
 
 
@@ -218,3 +219,9 @@ def test_dual_pixel_boxes_appear_for_dual_models(viewer, docked, own_models, qtb
     run(qtbot, widget)
     expected = kpac.deblur(centre, "pair", views=(left, right)).image
     assert np.array_equal(result_of(viewer, "centre (deblurred)").data, expected)
+
+
+def test_a_dual_pixel_model_is_offered_where_both_views_can_be_given(docked, tiny_model):
+    deblur, mixer = docked(DeblurWidget), docked(MixerWidget)
+    assert "kpac-dual" in deblur._model.choices
+    assert "kpac-dual" not in mixer._model.choices

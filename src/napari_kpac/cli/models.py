@@ -132,8 +132,9 @@ def _print_card(card: dict[str, Any]) -> None:
         if key == "figures":
             if value:
                 print("figures")
+                width = max(map(len, value)) + 2
                 for name, figure in value.items():
-                    print(f"  {name:<34}{figure:g}")
+                    print(f"  {name:<{width}}{figure:g}")
         elif value:
             print(f"{key.replace('_', ' '):<20}{value}")
 

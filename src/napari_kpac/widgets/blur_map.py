@@ -106,7 +106,7 @@ class BlurMapWidget(DockedWidget):
 
     def _build(self) -> None:
         self._image = image_box(self._viewer)
-        self._model = ModelBox()
+        self._model = ModelBox(single=True)
         self._kind = ComboBox(label="measure by", choices=list(SOURCES), tooltip="What tells blur.")
         self._enlarge = ComboBox(
             label="enlarge first",

@@ -98,7 +98,8 @@ def shapes_box(viewer: Viewer) -> LayerBox:
 class ModelBox(ComboBox):
     """A combo box of models; ``default`` until the list has been read.
 
-    ``first`` are choices that always stand before the models.
+    ``first`` are choices that always stand before the models; ``single`` leaves out those that
+    take the two views of a dual-pixel camera.
     """
 
     def __init__(
@@ -106,24 +107,34 @@ class ModelBox(ComboBox):
         label: str = "model",
         tooltip: str = "The trained network to use.",
         first: Sequence[tuple[str, str]] = (),
+        *,
+        single: bool = False,
     ) -> None:
+        self._single = single
         self._first = list(first)
         self._models: list[tuple[str, str]] = []
         super().__init__(
             label=label, tooltip=tooltip, choices=self._first or [("default", "default")]
         )
 
-    def offer(self, models: list[tuple[str, str]]) -> None:
-        """Offer these models; what is chosen stays chosen, if it can."""
-        self._models = models
-        _offer(self, self._first + models)
+    def offer(self, found: Choices) -> None:
+        """Offer the models that were found; what is chosen stays chosen, if it can."""
+        self._models = [
+            (label, name)
+            for label, name in found.models
+            if not self._single or found.configs[name].views == 1
+        ]
+        self._refill()
 
     def choose(self, model: str) -> None:
         """Choose a model, also one that is in no list."""
         if model not in self.choices:
             self._first.append((model, model))
-            self.offer(self._models)
+            self._refill()
         self.value = model
+
+    def _refill(self) -> None:
+        _offer(self, self._first + self._models)
 
 
 class DeviceBox(ComboBox):
@@ -173,7 +184,7 @@ class ChoiceFiller(QObject):
 
     def _fill(self, found: Choices) -> None:
         if self._models is not None:
-            self._models.offer(found.models)
+            self._models.offer(found)
         if self._devices is not None:
             _offer(self._devices, found.devices)
         self.filled.emit(found)

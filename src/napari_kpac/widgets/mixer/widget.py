@@ -74,7 +74,7 @@ class MixerWidget(DockedWidget):
         self._reopen = later(self, SETTLE, self.open)
         self._rest = later(self, REST, self._complete)
         self._image = image_box(napari_viewer)
-        self._model = ModelBox()
+        self._model = ModelBox(single=True)
         self._labels = labels_box(napari_viewer)
         self._painting = Painting(self._labels)
         self._filler = ChoiceFiller(self._model, None, self)
