@@ -1,0 +1,113 @@
+"""Reference pages from the program itself: the commands' help, and the options' own words.
+
+Not for: prose.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+from napari_kpac.cli.entry import parser
+
+
+class CommandReference(Directive):
+    """``{commands}``: a section for every command, as its parser describes it."""
+
+    def run(self) -> list[nodes.Node]:
+        """Walk through the parsers."""
+        return [self._section(command) for command in _subcommands(parser())]
+
+    def _section(self, command: argparse.ArgumentParser) -> nodes.section:
+        name = command.prog
+        section = nodes.section(ids=[nodes.make_id(name)], names=[nodes.fully_normalize_name(name)])
+        self.state.document.note_explicit_target(section)
+        section += nodes.title(name, name)
+        section += nodes.paragraph("", command.description or "")
+        children = list(_subcommands(command))
+        if not children:
+            usage = command.format_usage().removeprefix("usage: ").strip()
+            section += nodes.literal_block(usage, usage, language="text")
+            section += [part for group in command._action_groups for part in _group(group)]
+        if command.epilog and not children:
+            example = command.epilog.removeprefix("example:\n").replace("\n  ", "\n").strip()
+            section += nodes.rubric("", "example")
+            section += nodes.literal_block(example, example, language="console")
+        section += [self._section(child) for child in children]
+        return section
+
+
+def _subcommands(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in command._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+
+
+def _group(group: argparse._ArgumentGroup) -> Iterator[nodes.Node]:
+    shown = [
+        action
+        for action in group._group_actions
+        if action.help is not argparse.SUPPRESS and "--help" not in action.option_strings
+    ]
+    if not shown:
+        return
+    yield nodes.rubric("", group.title or "")
+    listed = nodes.definition_list()
+    for action in shown:
+        term = nodes.term("", "", nodes.literal("", _call(action)))
+        text = (action.help or "") % {**vars(action), "prog": group._container.prog}  # type: ignore[attr-defined]
+        listed += nodes.definition_list_item(
+            "", term, nodes.definition("", nodes.paragraph("", text))
+        )
+    yield listed
+
+
+def _call(action: argparse.Action) -> str:
+    """Write an option as it is given."""
+    if not action.option_strings:
+        return str(action.metavar or action.dest)
+    value = ""
+    if action.nargs != 0:
+        choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else ""
+        value = f" {action.metavar or choices or action.dest.upper()}"
+    return ", ".join(action.option_strings) + value
+
+
+def _described(kind: Any) -> bool:
+    """Whether this is a record of options, whose fields bring their own help."""
+    return is_dataclass(kind) and any("help" in item.metadata for item in fields(kind))
+
+
+def shorten_signature(
+    _app: Sphinx, what: str, _name: str, object_: Any, _options: Any, *_: Any
+) -> tuple[str, str] | None:
+    """Leave a long list of options to the list below."""
+    return ("(**options)", "") if what == "class" and _described(object_) else None
+
+
+def list_options(
+    _app: Sphinx, what: str, _name: str, object_: Any, _options: Any, lines: list[str]
+) -> None:
+    """Put the options' own words below a record of options."""
+    if what != "class" or not _described(object_):
+        return
+    lines += ["", "Parameters", "----------"]
+    for item in fields(object_):
+        text = item.metadata.get("help", "")
+        lines += [item.name, f"    {text} (default: ``{item.default!r}``)"]
+    lines.append("")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register everything."""
+    app.add_directive("commands", CommandReference)
+    app.connect("autodoc-process-signature", shorten_signature)
+    # Before napoleon, which reads the section that is made here.
+    app.connect("autodoc-process-docstring", list_options, priority=400)
+    return {"parallel_read_safe": True}
