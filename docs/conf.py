@@ -23,5 +23,8 @@ exclude_patterns = ["_build"]
 pygments_style = "tango"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+napoleon_google_docstring = False
 napoleon_use_rtype = False
 nitpicky = True
+# Other projects' pages are on the network, which the build does without.
+nitpick_ignore_regex = [("py:.*", r"(numpy|torch|collections\.abc)\..*")]

@@ -1,4 +1,4 @@
-"""docs/models.md says what the cards of the bundled models say."""
+"""docs/reference/models.md says what the cards of the bundled models say."""
 
 import subprocess
 import sys

@@ -12,7 +12,10 @@ from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import make_refnode
 
 from napari_kpac.cli.entry import parser
 
@@ -34,7 +37,7 @@ class CommandReference(Directive):
         if not children:
             usage = command.format_usage().removeprefix("usage: ").strip()
             section += nodes.literal_block(usage, usage, language="text")
-            section += [part for group in command._action_groups for part in _group(group)]
+            section += [part for group in command._action_groups for part in _group(command, group)]
         if command.epilog and not children:
             example = command.epilog.removeprefix("example:\n").replace("\n  ", "\n").strip()
             section += nodes.rubric("", "example")
@@ -49,7 +52,9 @@ def _subcommands(command: argparse.ArgumentParser) -> Iterator[argparse.Argument
             yield from action.choices.values()
 
 
-def _group(group: argparse._ArgumentGroup) -> Iterator[nodes.Node]:
+def _group(
+    command: argparse.ArgumentParser, group: argparse._ArgumentGroup
+) -> Iterator[nodes.Node]:
     shown = [
         action
         for action in group._group_actions
@@ -61,7 +66,7 @@ def _group(group: argparse._ArgumentGroup) -> Iterator[nodes.Node]:
     listed = nodes.definition_list()
     for action in shown:
         term = nodes.term("", "", nodes.literal("", _call(action)))
-        text = (action.help or "") % {**vars(action), "prog": group._container.prog}  # type: ignore[attr-defined]
+        text = command._get_formatter()._expand_help(action) if action.help else ""
         listed += nodes.definition_list_item(
             "", term, nodes.definition("", nodes.paragraph("", text))
         )
@@ -104,10 +109,37 @@ def list_options(
     lines.append("")
 
 
+def keep_colons(
+    _app: Sphinx, what: str, _name: str, _object: Any, _options: Any, lines: list[str]
+) -> None:
+    """Keep napoleon from taking what stands before a colon for the type of an attribute."""
+    if what in ("attribute", "data", "property"):
+        lines[:0] = ["..", ""]  # an empty comment
+
+
+def find_short_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.reference | None:
+    """Let docstrings name what is documented elsewhere by its last name alone."""
+    if node.get("refdomain") != "py":
+        return None
+    ending = "." + node["reftarget"]
+    known = env.domains.python_domain.objects
+    found = min((name for name in known if name.endswith(ending)), key=len, default=None)
+    if found is None:
+        return None
+    place = known[found]
+    return make_refnode(
+        app.builder, node["refdoc"], place.docname, place.node_id, content, found
+    )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register everything."""
     app.add_directive("commands", CommandReference)
     app.connect("autodoc-process-signature", shorten_signature)
     # Before napoleon, which reads the section that is made here.
     app.connect("autodoc-process-docstring", list_options, priority=400)
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)
+    app.connect("missing-reference", find_short_name)
     return {"parallel_read_safe": True}
