@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--output", type=Path, default=TARGET)
     given = parser.parse_args()
-    _, (radius, *_), (image, *_) = scene()
+    (image, *_), (radius, *_), _ = scene()
     with closing(kpac.Session(image, given.model)) as session:
         dilations = session.config.dilations
         whole = session.render()
