@@ -37,7 +37,9 @@ def main() -> None:
         whole = session.render()
         ones = np.ones(len(dilations))
         cases = [("all five muted", 0 * ones)]
-        cases += [(f"dilation {d} muted", ones - np.eye(len(ones))[i]) for i, d in enumerate(dilations)]
+        cases += [
+            (f"dilation {d} muted", ones - np.eye(len(ones))[i]) for i, d in enumerate(dilations)
+        ]
         below: list[Cell] = []
         for label, gains in cases:
             muted = session.render(kpac.Modulation(gains=gains)).image
@@ -46,7 +48,9 @@ def main() -> None:
             shown = np.clip(0.5 + STRENGTH * lost / 255, 0, 1)
             below.append((shown, f"{label}\nrms {size:.2f} of 255"))
             print(f"{label}: the result changes by {size:.2f} of 255 (rms)")
-    above: list[Cell] = [(coloured(radius / radius.max()), f"radius of the blur\n0 to {radius.max():.1f} px")]
+    above: list[Cell] = [
+        (coloured(radius / radius.max()), f"radius of the blur\n0 to {radius.max():.1f} px")
+    ]
     above += [
         (coloured(alpha), f"alpha_{i}, dilation {dilation}\nmean {alpha.mean():.2f}")
         for i, (alpha, dilation) in enumerate(

@@ -77,7 +77,9 @@ def drawn() -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="system-ui, sans-serif">\n'
-        f'<rect width="{WIDTH}" height="{height}" fill="#fbfcfe"/>\n' + "\n".join(parts) + "\n</svg>\n"
+        f'<rect width="{WIDTH}" height="{height}" fill="#fbfcfe"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
     )
 
 

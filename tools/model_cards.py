@@ -19,7 +19,7 @@ These models ship with the package; `napari-kpac models list` lists them and tho
 installed, `napari-kpac models show NAME` shows a card. They were trained with `napari-kpac train`
 ({doc}`/howto/training`) and measured with
 
-```
+```text
 napari-kpac evaluate --dataset synthetic --root PHOTOS --split val --model NAME
 ```
 

@@ -195,7 +195,9 @@ def film() -> None:
     frames[0].save(
         path, save_all=True, append_images=frames[1:], duration=120, loop=0, quality=78, method=6
     )
-    print(f"wrote docs/images/{path.name}: {len(frames)} frames, {path.stat().st_size / 1e6:.2f} MB")
+    print(
+        f"wrote docs/images/{path.name}: {len(frames)} frames, {path.stat().st_size / 1e6:.2f} MB"
+    )
 
 
 def main() -> None:

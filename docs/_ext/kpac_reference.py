@@ -129,9 +129,7 @@ def find_short_name(
     if found is None:
         return None
     place = known[found]
-    return make_refnode(
-        app.builder, node["refdoc"], place.docname, place.node_id, content, found
-    )
+    return make_refnode(app.builder, node["refdoc"], place.docname, place.node_id, content, found)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def test_the_page_is_what_the_cards_say():
-    tool = Path(__file__).parents[1] / "tools" / "model_cards.py"
+    tool = Path(__file__).parents[2] / "tools" / "model_cards.py"
     subprocess.run([sys.executable, str(tool), "--check"], check=True)
