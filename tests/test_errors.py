@@ -22,9 +22,11 @@ def families(parent=errors.KpacError):
 @pytest.mark.parametrize("family", sorted(families(), key=lambda kind: kind.__name__))
 def test_every_family_has_its_section(family):
     page, _, anchor = family.section().partition("#")
-    headings = re.findall(r"^## (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.M)
-    sections = re.split(r"^## .+$", (ROOT / page).read_text(encoding="utf-8"), flags=re.M)[1:]
-    found = {title.lower().replace(" ", "-"): text for title, text in zip(headings, sections)}
+    _, *parts = re.split(r"^## (.+)$", (ROOT / page).read_text(encoding="utf-8"), flags=re.M)
+    found = {
+        title.lower().replace(" ", "-"): text
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+    }
     assert anchor in found
     assert f"`{family.__name__}`" in found[anchor]
 

@@ -23,8 +23,8 @@ installed, `napari-kpac models show NAME` shows a card. They were trained with `
 napari-kpac evaluate --dataset synthetic --root PHOTOS --split val --model NAME
 ```
 
-on photographs that were kept apart. {doc}`/howto/evaluation` says what the figures mean. The authors'
-own weights are not ours to ship; bring them with `napari-kpac models import FILE.npz`.
+on photographs that were kept apart. {doc}`/howto/evaluation` says what the figures mean. The
+authors' own weights are not ours to ship; {doc}`/howto/authors-weights` says how to bring them.
 """
 
 
