@@ -59,7 +59,8 @@ def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
     wait(widget._desk.isEnabled)
     widget._desk.strips[0][1].number.setValue(0.6)
     widget._desk.strips[0][3].mute.click()
-    wait(lambda: True, 3)
+    wanted = widget.state.strength, widget.state.effective()
+    wait(lambda: _shown(widget) == wanted, settle=3)
 
 
 def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
@@ -129,7 +130,7 @@ def move_strength(_: napari.Viewer, widget: MixerWidget) -> Iterator[None]:
     for move, stops in ways:
         for stop in stops.tolist():
             move(stop)
-            wanted = widget.state.strength, widget.state.gains
+            wanted = widget.state.strength, widget.state.effective()
             wait(lambda wanted=wanted: _shown(widget) == wanted, settle=0.1)
             yield
 

@@ -6,6 +6,7 @@ Not for: prose.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -35,7 +36,9 @@ class CommandReference(Directive):
         section += nodes.paragraph("", command.description or "")
         children = list(_subcommands(command))
         if not children:
-            usage = command.format_usage().removeprefix("usage: ").strip()
+            usage = re.sub(
+                r"\n +", "\n    ", command.format_usage().removeprefix("usage: ").strip()
+            )
             section += nodes.literal_block(usage, usage, language="text")
             section += [part for group in command._action_groups for part in _group(command, group)]
         if command.epilog and not children:
@@ -67,9 +70,9 @@ def _group(
     for action in shown:
         term = nodes.term("", "", nodes.literal("", _call(action)))
         text = command._get_formatter()._expand_help(action) if action.help else ""
-        listed += nodes.definition_list_item(
-            "", term, nodes.definition("", nodes.paragraph("", text))
-        )
+        # Dashes of options stay dashes.
+        said = nodes.paragraph("", text, support_smartquotes=False)
+        listed += nodes.definition_list_item("", term, nodes.definition("", said))
     yield listed
 
 
