@@ -112,10 +112,16 @@ def list_options(
     lines.append("")
 
 
-def keep_colons(
-    _app: Sphinx, what: str, _name: str, _object: Any, _options: Any, lines: list[str]
+def keep_to_attributes(
+    _app: Sphinx, what: str, _name: str, object_: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Keep napoleon from taking what stands before a colon for the type of an attribute."""
+    """Keep what is said of an attribute, and only that.
+
+    Napoleon takes what stands before a colon for its type, and constants bring the docstring of
+    their type along.
+    """
+    if what == "data" and object_.__doc__ == type(object_).__doc__:
+        lines.clear()
     if what in ("attribute", "data", "property"):
         lines[:0] = ["..", ""]  # an empty comment
 
@@ -141,6 +147,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-signature", shorten_signature)
     # Before napoleon, which reads the section that is made here.
     app.connect("autodoc-process-docstring", list_options, priority=400)
-    app.connect("autodoc-process-docstring", keep_colons, priority=400)
+    app.connect("autodoc-process-docstring", keep_to_attributes, priority=400)
     app.connect("missing-reference", find_short_name)
     return {"parallel_read_safe": True}
