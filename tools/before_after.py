@@ -29,7 +29,7 @@ PARTS = (
     (data.coffee, slice(150, 350), slice(40, 280)),
     (data.coffee, slice(20, 220), slice(300, 540)),
 )
-STRIP = (slice(130, 280), slice(40, 240))
+STRIP = (slice(130, 260), slice(40, 220))
 STRENGTH = 5
 GAP = 4
 
@@ -48,7 +48,7 @@ def strip(model: str) -> Picture:
     """Show the sample scene, its result and the truth."""
     (blurred, *_), _, (truth, *_) = scene()
     pictures = (blurred, kpac.deblur(blurred, model=model).image, truth)
-    return beside([picture[STRIP].repeat(2, axis=0).repeat(2, axis=1) for picture in pictures])
+    return joined([picture[STRIP].repeat(2, axis=0).repeat(2, axis=1) for picture in pictures], 0)
 
 
 def photographs(model: str) -> Picture:
@@ -60,19 +60,20 @@ def photographs(model: str) -> Picture:
         change = after.astype(int) - before
         shown = np.clip(128 + STRENGTH * change, 0, 255).astype(np.uint8)
         panels = [picture[y, x] for picture in (before, after, shown)]
-        rows.append(beside(panels))
+        rows.append(joined(panels, 1))
         print(
             f"{photograph.__name__}: mean colour changes by {np.abs(change.mean((0, 1))).max():.2f}"
             f" grey levels at most"
         )
-    gap = np.full((GAP, rows[0].shape[1], 3), 255, np.uint8)
-    return np.concatenate([part for row in rows for part in (row, gap)][:-1])
+    return joined(rows, 0)
 
 
-def beside(panels: list[Picture]) -> Picture:
-    """Put pictures of one height beside each other."""
-    gap = np.full((panels[0].shape[0], GAP, 3), 255, np.uint8)
-    return np.concatenate([part for panel in panels for part in (panel, gap)][:-1], axis=1)
+def joined(panels: list[Picture], axis: int) -> Picture:
+    """Put pictures below (axis 0) or beside (axis 1) each other, with gaps."""
+    shape = list(panels[0].shape)
+    shape[axis] = GAP
+    gap = np.full(shape, 255, np.uint8)
+    return np.concatenate([part for panel in panels for part in (panel, gap)][:-1], axis)
 
 
 if __name__ == "__main__":
