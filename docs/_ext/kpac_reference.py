@@ -107,7 +107,8 @@ def list_options(
         return
     lines += ["", "Parameters", "----------"]
     for item in fields(object_):
-        text = item.metadata.get("help", "")
+        # An address in an example is no link.
+        text = re.sub(r"\w+://\S+", r"``\g<0>``", item.metadata.get("help", ""))
         lines += [item.name, f"    {text} (default: ``{item.default!r}``)"]
     lines.append("")
 
