@@ -33,7 +33,7 @@ types: $(VENV)/installed-dev ## static types
 docs: $(VENV)/installed-docs ## build the documentation into site/
 	@$(CHECK) docs
 
-screenshots: $(VENV)/installed-dev system ## photograph the real windows for the documentation
+screenshots: $(VENV)/installed-dev system ## make all pictures of the documentation again, from the real program
 	@$(CHECK) screenshots
 
 bench: $(VENV)/installed-dev ## measure speed and memory on this machine

@@ -1,9 +1,11 @@
-"""Put real photographs before and after deblurring side by side, for the documentation.
+"""Put pictures before and after deblurring side by side, for the documentation.
 
     python tools/before_after.py [--model NAME]
 
-Writes docs/images/before-after.png: for each photograph a part of it as it is, deblurred by the
-model, and the difference (grey: none; five times as strong as it is).
+Writes docs/images/before-after.png: for each of some real photographs a part of it as it is,
+deblurred by the model, and the difference (grey: none; five times as strong as it is). And
+docs/images/before-after-strip.png: parts of the sample scene, whose blur is synthetic, as it is,
+deblurred, and the sharp original.
 """
 
 from __future__ import annotations
@@ -12,18 +14,22 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from skimage import data
 
 import napari_kpac as kpac
 from napari_kpac.pictures import write_image
+from napari_kpac.widgets.samples import scene
 
-TARGET = Path(__file__).parents[1] / "docs" / "images" / "before-after.png"
+Picture = npt.NDArray[np.uint8]
+TARGET = Path(__file__).parents[1] / "docs" / "images"
 PARTS = (
     (data.chelsea, slice(60, 260), slice(60, 300)),
     (data.chelsea, slice(20, 220), slice(180, 420)),
     (data.coffee, slice(150, 350), slice(40, 280)),
     (data.coffee, slice(20, 220), slice(300, 540)),
 )
+STRIP = (slice(130, 260), slice(40, 220))
 STRENGTH = 5
 GAP = 4
 
@@ -32,24 +38,42 @@ def main() -> None:
     """Deblur and put together."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="default")
-    parser.add_argument("--output", type=Path, default=TARGET)
+    parser.add_argument("--output", type=Path, default=TARGET, help="folder")
     given = parser.parse_args()
+    write_image(given.output / "before-after.png", photographs(given.model))
+    write_image(given.output / "before-after-strip.png", strip(given.model))
+
+
+def strip(model: str) -> Picture:
+    """Show the sample scene, its result and the truth."""
+    (blurred, *_), _, (truth, *_) = scene()
+    pictures = (blurred, kpac.deblur(blurred, model=model).image, truth)
+    return joined([picture[STRIP].repeat(2, axis=0).repeat(2, axis=1) for picture in pictures], 0)
+
+
+def photographs(model: str) -> Picture:
+    """Show parts of real photographs, their results and the differences."""
     rows = []
     for photograph, y, x in PARTS:
         before = photograph()
-        after = kpac.deblur(before, model=given.model).image
+        after = kpac.deblur(before, model=model).image
         change = after.astype(int) - before
         shown = np.clip(128 + STRENGTH * change, 0, 255).astype(np.uint8)
         panels = [picture[y, x] for picture in (before, after, shown)]
-        gap = np.full((panels[0].shape[0], GAP, 3), 255, np.uint8)
-        rows.append(np.concatenate([panels[0], gap, panels[1], gap, panels[2]], axis=1))
+        rows.append(joined(panels, 1))
         print(
             f"{photograph.__name__}: mean colour changes by {np.abs(change.mean((0, 1))).max():.2f}"
             f" grey levels at most"
         )
-    gap = np.full((GAP, rows[0].shape[1], 3), 255, np.uint8)
-    stacked = [part for row in rows for part in (row, gap)][:-1]
-    write_image(given.output, np.concatenate(stacked))
+    return joined(rows, 0)
+
+
+def joined(panels: list[Picture], axis: int) -> Picture:
+    """Put pictures below (axis 0) or beside (axis 1) each other, with gaps."""
+    shape = list(panels[0].shape)
+    shape[axis] = GAP
+    gap = np.full(shape, 255, np.uint8)
+    return np.concatenate([part for panel in panels for part in (panel, gap)][:-1], axis)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write docs/models.md from the cards of the bundled models.
+"""Write docs/reference/models.md from the cards of the bundled models.
 
 python tools/model_cards.py          # write the page
 python tools/model_cards.py --check  # fail where the page is not what it should be
@@ -12,19 +12,19 @@ from pathlib import Path
 from napari_kpac.network import count_parameters
 from napari_kpac.weights import ModelEntry, load, models
 
-PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "models.md"
 OPENING = """# Models
 
 These models ship with the package; `napari-kpac models list` lists them and those that you
 installed, `napari-kpac models show NAME` shows a card. They were trained with `napari-kpac train`
-({doc}`training`) and measured with
+({doc}`/howto/training`) and measured with
 
-```
+```text
 napari-kpac evaluate --dataset synthetic --root PHOTOS --split val --model NAME
 ```
 
-on photographs that were kept apart. {doc}`evaluation` says what the figures mean. The authors'
-own weights are not ours to ship; bring them with `napari-kpac models import FILE.npz`.
+on photographs that were kept apart. {doc}`/howto/evaluation` says what the figures mean. The
+authors' own weights are not ours to ship; {doc}`/howto/authors-weights` says how to bring them.
 """
 
 

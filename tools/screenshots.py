@@ -1,18 +1,20 @@
-"""Takes pictures of the real window for the documentation: each widget, dark and light.
+"""Takes pictures of the real window for the documentation: each widget, dark and light, and a film.
 
 Needs a display (make screenshots brings its own, with Xvfb).
 
-usage: python tools/screenshots.py [NAME ...]
+usage: python tools/screenshots.py [NAME ...] (names of pictures without the theme, or film)
 """
 
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import napari
-from napari.layers import Image
+import numpy as np
+import PIL.Image
 from qtpy.QtWidgets import QApplication, QWidget
 from skimage import data
 
@@ -24,7 +26,6 @@ from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.evaluate import EvaluateWidget
 from napari_kpac.widgets.inverse_kernels import InverseKernelsWidget
 from napari_kpac.widgets.mixer import MixerWidget
-from napari_kpac.widgets.samples import scene
 from napari_kpac.widgets.train import TrainWidget
 
 TARGET = Path(__file__).parents[1] / "docs" / "images"
@@ -58,7 +59,8 @@ def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
     wait(widget._desk.isEnabled)
     widget._desk.strips[0][1].number.setValue(0.6)
     widget._desk.strips[0][3].mute.click()
-    wait(lambda: True, 3)
+    wanted = widget.state.strength, widget.state.effective()
+    wait(lambda: _shown(widget) == wanted, settle=3)
 
 
 def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
@@ -114,45 +116,99 @@ def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
     controls.root.line_edit.value = "pairs"
 
 
+def move_strength(_: napari.Viewer, widget: MixerWidget) -> Iterator[None]:
+    """Pull the strength down to 0 and up again, then one gain; a frame at every stop."""
+    widget.open()
+    wait(widget._desk.isEnabled)
+    desk = widget._desk
+    ways = (
+        (desk.strength.setValue, np.linspace(desk.strength.value(), 0, 10).astype(int)),
+        (desk.strength.setValue, np.linspace(0, desk.strength.value(), 10).astype(int)),
+        (desk.strips[0][0].number.setValue, np.linspace(1, 0, 6)),
+        (desk.strips[0][0].number.setValue, np.linspace(0, 1, 6)),
+    )
+    for move, stops in ways:
+        for stop in stops.tolist():
+            move(stop)
+            wanted = widget.state.strength, widget.state.effective()
+            wait(lambda wanted=wanted: _shown(widget) == wanted, settle=0.1)
+            yield
+
+
+def _shown(widget: MixerWidget) -> object:
+    """Return the strength and gains of the picture on display."""
+    made = widget._result.recipe.modulation
+    gains = np.broadcast_to(1.0 if made.gains is None else made.gains, (2, 5))
+    return made.strength, tuple(map(tuple, gains.tolist()))
+
+
 SHOTS = (
-    ("deblur", DeblurWidget, prepare_deblur),
-    ("mixer", MixerWidget, prepare_mixer),
-    ("blur-map", BlurMapWidget, prepare_blur_map),
-    ("inverse-kernels", InverseKernelsWidget, prepare_inverse),
-    ("train", TrainWidget, prepare_train),
-    ("evaluate", EvaluateWidget, prepare_evaluate),
+    ("first-open", "Deblur", lambda *_: None),
+    ("deblur", "Deblur", prepare_deblur),
+    ("mixer", "Attention mixer", prepare_mixer),
+    ("blur-map", "Blur map", prepare_blur_map),
+    ("inverse-kernels", "Inverse kernels", prepare_inverse),
+    ("train", "Train", prepare_train),
+    ("evaluate", "Evaluate", prepare_evaluate),
 )
+ON_SCENE = ("Deblur", "Attention mixer")
+FILM = "film"
 
 
-def shoot(name: str, kind: type[QWidget], prepare: Callable[..., None]) -> None:
-    """Open a window with one widget and photograph it in both themes."""
+@contextmanager
+def opened(widget_name: str) -> Iterator[tuple[napari.Viewer, QWidget]]:
+    """Open a window with a sample and one widget, as the menus do."""
     viewer = napari.Viewer(show=True)
     viewer.window.resize(1280, 800)
-    if kind is MixerWidget or kind is DeblurWidget:
-        viewer.add_layer(Image(scene()[-1][0], name="defocused scene"))
-    else:
-        viewer.add_layer(Image(data.coffee(), name="coffee"))
-    widget = kind(viewer)
-    viewer.window.add_dock_widget(widget, name=name.replace("-", " ").capitalize(), area="right")
+    viewer.open_sample("napari-kpac", "scene" if widget_name in ON_SCENE else "coffee")
+    _, widget = viewer.window.add_plugin_dock_widget("napari-kpac", widget_name)
     model = getattr(widget, "_model", None)
     wait(lambda: model is None or "kpac-3level" in model.choices)
-    prepare(viewer, widget)
-    for theme in ("dark", "light"):
-        viewer.theme = theme
-        wait(lambda: True)
-        path = TARGET / f"{name}-{theme}.png"
-        viewer.screenshot(str(path), canvas_only=False, flash=False)
-        print(f"wrote docs/images/{path.name}")
-    widget.release()
-    viewer.close()
-    wait(lambda: True, 1)
+    try:
+        yield viewer, widget
+    finally:
+        widget.release()
+        viewer.close()
+        wait(lambda: True, 1)
+
+
+def shoot(name: str, widget_name: str, prepare: Callable[..., None]) -> None:
+    """Photograph a widget in both themes."""
+    with opened(widget_name) as (viewer, widget):
+        prepare(viewer, widget)
+        for theme in ("dark", "light"):
+            viewer.theme = theme
+            wait(lambda: True)
+            path = TARGET / f"{name}-{theme}.png"
+            viewer.screenshot(str(path), canvas_only=False, flash=False)
+            print(f"wrote docs/images/{path.name}")
+
+
+def film() -> None:
+    """Film the mixer while a slider is moved."""
+    frames = []
+    with opened("Attention mixer") as (viewer, widget):
+        for _ in move_strength(viewer, widget):
+            pixels = viewer.screenshot(canvas_only=False, flash=False)
+            frame = PIL.Image.fromarray(pixels).convert("RGB")
+            frames.append(frame.resize((960, 600), PIL.Image.Resampling.LANCZOS))
+    path = TARGET / "mixer.webp"
+    frames[0].save(
+        path, save_all=True, append_images=frames[1:], duration=120, loop=0, quality=78, method=6
+    )
+    print(
+        f"wrote docs/images/{path.name}: {len(frames)} frames, {path.stat().st_size / 1e6:.2f} MB"
+    )
 
 
 def main() -> None:
-    """Take all pictures."""
+    """Take all pictures, or those that are named; 'film' is the moving one."""
     TARGET.mkdir(parents=True, exist_ok=True)
+    wanted = sys.argv[1:] or [FILM, *(shot[0] for shot in SHOTS)]
+    if FILM in wanted:
+        film()
     for shot in SHOTS:
-        if shot[0] in sys.argv[1:] or len(sys.argv) == 1:
+        if shot[0] in wanted:
             shoot(*shot)
 
 

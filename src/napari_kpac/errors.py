@@ -1,14 +1,33 @@
-"""The errors that the package raises on purpose.
+"""The errors that the package raises on purpose, and where the documentation speaks of them.
+
+Each family has a section of the troubleshooting page, whose anchor follows from its name.
 
 Not for: bugs. Those surface as ordinary Python exceptions.
 """
+
+import re
+
+PAGE = "docs/troubleshooting.md"
 
 
 class KpacError(Exception):
     """Parent of every error that napari-kpac raises on purpose.
 
-    The message says what was wrong, with the value, and what to do about it.
+    The message says what was wrong, with the value, and what to do about it. A traceback also
+    shows the section of the troubleshooting page, as a note.
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(f"See {self.section()}")
+
+    @classmethod
+    def section(cls) -> str:
+        """Name the place in the documentation: ``WeightsError`` has the anchor ``#weights``."""
+        if cls is KpacError:
+            return PAGE
+        words = re.findall("[A-Z][a-z]*", cls.__name__.removesuffix("Error"))
+        return f"{PAGE}#{'-'.join(words).lower()}"
 
 
 class ConfigError(KpacError, ValueError):
@@ -53,3 +72,19 @@ class MissingExtraError(KpacError, ImportError):
 
 class ClusterError(KpacError, RuntimeError):
     """A cluster does not answer, or has nobody to work."""
+
+
+class NotReadyError(KpacError, RuntimeError):
+    """Something was asked for before the step that it needs."""
+
+
+def for_people(error: BaseException) -> str:
+    """Say what went wrong, and where the documentation says more.
+
+    For terminals and windows, which show no traceback.
+    """
+    if not isinstance(error, KpacError):
+        return ": ".join(filter(None, (type(error).__name__, str(error))))
+    text = str(error)
+    gap = "\n" if "\n" in text else " "
+    return f"{text}{gap}(see {error.section()})"

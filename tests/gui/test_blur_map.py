@@ -147,8 +147,8 @@ def test_a_recipe_opens_as_its_layers(viewer, tmp_path, tiny_model, qtbot):
     ("key", "names"),
     [
         ("coffee", ["coffee"]),
-        ("scene", ["truth", "radius in pixels", "defocused scene"]),
-        ("dual_pixel", ["left view", "right view", "centre image"]),
+        ("scene", ["defocused scene", "radius in pixels", "truth"]),
+        ("dual_pixel", ["centre image", "left view", "right view"]),
         ("focus_sweep", ["focus sweep"]),
     ],
 )
@@ -159,7 +159,21 @@ def test_samples_open_offline(viewer, key, names):
         assert layers[0].data.shape == (7, 384, 384)
         assert layers[0].data.dtype == np.uint16
     if key == "dual_pixel":
-        assert not np.array_equal(layers[0].data, layers[1].data)
+        assert not np.array_equal(layers[1].data, layers[2].data)
+
+
+@pytest.mark.parametrize("first", ["sample", "widget"])
+@pytest.mark.parametrize(
+    ("key", "name"), [("scene", "defocused scene"), ("dual_pixel", "centre image")]
+)
+def test_widgets_begin_with_what_is_to_be_deblurred(viewer, first, key, name):
+    if first == "sample":
+        viewer.open_sample("napari-kpac", key)
+    _, widget = viewer.window.add_plugin_dock_widget("napari-kpac", "Deblur")
+    if first == "widget":
+        viewer.open_sample("napari-kpac", key)
+    assert widget._image.layer.name == name
+    widget.release()
 
 
 def test_inverse_kernels_live(viewer, qtbot, half_blurred):

@@ -133,6 +133,7 @@ def test_errors_are_shown_and_the_window_lives(viewer, widget, qtbot, monkeypatc
     viewer.add_image(np.zeros((16, 16), bool), name="mask")
     run(qtbot, widget)
     assert "bool" in widget._message.text()
+    assert "docs/troubleshooting.md#image" in widget._message.text()
     from napari_kpac.engine.staged import StagedRun
 
     def fail(self, tile, levels):

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from napari_kpac import KpacError
 from napari_kpac.optics import Aperture, find_aperture, halves, psf, random_aperture
+from napari_kpac.optics.aperture import KINDS
 
 apertures = st.builds(
     Aperture,
-    kind=st.sampled_from(["disc", "polygon", "gaussian", "rimmed"]),
+    kind=st.sampled_from(KINDS),
     blades=st.integers(3, 9),
     rotation=st.floats(-360, 360),
     curvature=st.floats(0, 1),

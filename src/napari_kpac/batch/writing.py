@@ -12,7 +12,7 @@ from typing import Any
 from napari_kpac.batch.actions import Action, Frame, Sink
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import Outcome
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import for_people
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,5 +133,5 @@ def settled(item: Item, action: Action) -> Outcome | None:
 
 def explain(item: Item, error: BaseException) -> str:
     """Say what went wrong, and with what."""
-    text = str(error) if isinstance(error, KpacError) else f"{type(error).__name__}: {error}"
+    text = for_people(error)
     return text if str(item.first) in text else f"{item.first}: {text}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 from napari_kpac.cli.common import Commands, add_command, print_table
 from napari_kpac.cli.images import add_files, batch_options, tell
-from napari_kpac.errors import ConfigError
+from napari_kpac.errors import ConfigError, for_people
 
 if TYPE_CHECKING:
     from napari_kpac.batch import Outcome
@@ -104,7 +104,7 @@ def _options(given: argparse.Namespace) -> DetectionOptions:
     try:
         return DetectionOptions(**chosen)
     except ConfigError as error:
-        given.mistake(str(error))
+        given.mistake(for_people(error))
         raise
 
 

@@ -22,7 +22,7 @@ from napari_kpac.cli import (
     train,
 )
 from napari_kpac.cli.common import FAILED, INTERRUPTED, MISTAKE
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import KpacError, for_people
 
 COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench, demo)
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(given.run(given) or 0)
     except KpacError as error:
-        print(f"napari-kpac: {error}", file=sys.stderr)
+        print(f"napari-kpac: {for_people(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print("napari-kpac: interrupted; nothing half-written was left behind", file=sys.stderr)

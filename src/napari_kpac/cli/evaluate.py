@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from napari_kpac.cli.common import MISTAKE, Commands, add_command, print_json, print_tables
-from napari_kpac.errors import ConfigError
+from napari_kpac.errors import ConfigError, for_people
 
 
 def register(commands: Commands) -> None:
@@ -44,7 +44,7 @@ def _evaluate(given: argparse.Namespace) -> int:
     try:
         options = EvaluateOptions(**given_options(given, EvaluateOptions))
     except ConfigError as error:
-        print(f"napari-kpac evaluate: {error}", file=sys.stderr)
+        print(f"napari-kpac evaluate: {for_people(error)}", file=sys.stderr)
         return MISTAKE
     found = show(evaluate(options, given.output), "evaluate", "result")
     if given.json:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_kpac.cli.common import FAILED, print_json
-from napari_kpac.errors import ConfigError
+from napari_kpac.errors import ConfigError, for_people
 
 if TYPE_CHECKING:
     from napari_kpac.batch import BatchOptions, Report
@@ -51,7 +51,7 @@ def batch_options(given: argparse.Namespace) -> BatchOptions:
     try:
         return BatchOptions(**given_options(given, BatchOptions))
     except ConfigError as error:
-        given.mistake(str(error))
+        given.mistake(for_people(error))
         raise
 
 

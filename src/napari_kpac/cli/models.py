@@ -49,7 +49,9 @@ def register(commands: Commands) -> None:
         example="napari-kpac models import single_3level.npz -o authors-3level.safetensors",
     )
     importer.add_argument("source", type=Path, help="the authors' .npz file")
-    importer.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    importer.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the model file to write"
+    )
     importer.add_argument("--name", help="name in the card (default: that of the output file)")
     install = add_command(
         actions,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.errors import ConfigError, for_people
 
 T = TypeVar("T")
 
@@ -69,6 +69,6 @@ def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:
         try:
             return parse(text)
         except ConfigError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
+            raise argparse.ArgumentTypeError(for_people(error)) from error
 
     return read

@@ -48,7 +48,9 @@ def register(commands: Commands) -> None:
         summary="make the figures on inverse kernels again, as PNG and one JSON of numbers",
         example="napari-kpac reproduce inverse-kernels -o figures",
     )
-    kernels.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    kernels.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the figures"
+    )
     kernels.add_argument(
         "--epsilon",
         type=_positive,

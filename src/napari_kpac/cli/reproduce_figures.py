@@ -60,7 +60,9 @@ def register(targets: Commands) -> None:
 
 
 def _add_network(figure: argparse.ArgumentParser) -> None:
-    figure.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    figure.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the figure"
+    )
     figure.add_argument("--model", default="default", help="name or file (default: default)")
     figure.add_argument("--device", default="auto", help="default: auto")
 

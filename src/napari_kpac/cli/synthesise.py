@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from napari_kpac.cli.common import MISTAKE, Commands, add_command, print_json
-from napari_kpac.errors import ConfigError
+from napari_kpac.errors import ConfigError, for_people
 
 
 def register(commands: Commands) -> None:
@@ -42,7 +42,7 @@ def _synthesise(given: argparse.Namespace) -> int:
     try:
         options = SynthesisOptions(**given_options(given, SynthesisOptions))
     except ConfigError as error:
-        print(f"napari-kpac synthesise: {error}", file=sys.stderr)
+        print(f"napari-kpac synthesise: {for_people(error)}", file=sys.stderr)
         return MISTAKE
     result = show(synthesise(given.photos, given.output, options), "synthesise", "pair")
     if given.json:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_kpac.cli.common import INTERRUPTED, MISTAKE, Commands, add_command, print_json
-from napari_kpac.errors import CancelledError, ConfigError
+from napari_kpac.errors import CancelledError, ConfigError, for_people
 
 if TYPE_CHECKING:
     from napari_kpac.progress import Steps
@@ -60,7 +60,7 @@ def _train(given: argparse.Namespace) -> int:
         else:
             steps = train(preset(given.preset, **changes), given.output)
     except ConfigError as error:
-        print(f"napari-kpac train: {error}", file=sys.stderr)
+        print(f"napari-kpac train: {for_people(error)}", file=sys.stderr)
         return MISTAKE
     trained = _followed(steps, as_json=given.json)
     if trained is None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.errors import ConfigError, KpacError
+from napari_kpac.errors import ConfigError, DeviceError
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.memory import peak_memory_here
 from napari_kpac.network import (
@@ -148,7 +148,7 @@ def _in_a_process(network: Network, size: tuple[int, int], repeats: int) -> dict
     done = subprocess.run(call, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise KpacError(
+        raise DeviceError(
             f"measuring {network.label} failed ({last[0]}); it may need more memory than there "
             "is: choose a smaller size"
         )

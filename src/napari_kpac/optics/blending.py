@@ -22,7 +22,7 @@ SMALLEST_TARGET = 0.05
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The paper's measure, 1 - mean |1 - blend / target|, and the share of pixels left out."""
+    """The paper's measure, 1 - mean(abs(1 - blend / target)), and the share of pixels left out."""
 
     value: float
     left_out: float

@@ -28,7 +28,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qthrottled, signals_blocked
 
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import KpacError, NotReadyError, for_people
 from napari_kpac.options import DetectionOptions
 from napari_kpac.progress import Progress
 from napari_kpac.widgets import preferences
@@ -385,7 +385,7 @@ class BlurMapWidget(DockedWidget):
 
     def _known(self) -> tuple[Any, Image]:
         if self._detection is None or self._source is None:
-            raise KpacError("measure an image first")
+            raise NotReadyError("measure an image first")
         return self._detection, self._source
 
     def _finish_errand(self, errand: tuple[str, Any]) -> None:
@@ -406,4 +406,4 @@ class BlurMapWidget(DockedWidget):
         try:
             action()
         except KpacError as error:
-            self._show_error(str(error))
+            self._show_error(for_people(error))

@@ -23,6 +23,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
+from napari_kpac.errors import ConfigError, KpacError, NotReadyError, for_people
 from napari_kpac.options import DeblurOptions
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets import preferences
@@ -157,8 +158,8 @@ class DeblurWidget(DockedWidget):
             return
         try:
             self._target = self._make_target(layer)
-        except ValueError as error:
-            self._show_error(str(error))
+        except KpacError as error:
+            self._show_error(for_people(error))
             return
         target, options = self._target, self._options(layer)
         self._started = time.monotonic()
@@ -195,7 +196,7 @@ class DeblurWidget(DockedWidget):
             pair = None if pair is None else (pair[0][index], pair[1][index])
         if scope == "rectangle":
             if self._method.value != "kpac":
-                raise ValueError("The classical method takes whole slices: choose one of those.")
+                raise ConfigError("the classical method takes whole slices: choose one of those")
             region = selected_rectangle(layer, self._shapes.layer)
         return _Target(layer, scope, index, data, pair, region)
 
@@ -327,7 +328,7 @@ def _steps(target: _Target, options: DeblurOptions) -> Steps[Any]:
 def selected_rectangle(layer: Image, shapes: Any) -> tuple[int, int, int, int]:
     """Return (top, bottom, left, right) of a shapes layer's rectangle, in pixels of an image."""
     if shapes is None or len(shapes.data) == 0:
-        raise ValueError("Draw a rectangle in a shapes layer first, and choose that layer.")
+        raise NotReadyError("draw a rectangle in a shapes layer first, and choose that layer")
     chosen = sorted(shapes.selected_data)
     corners = shapes.data[chosen[-1] if chosen else -1]
     points = np.array([layer.world_to_data(shapes.data_to_world(corner)) for corner in corners])
@@ -336,5 +337,5 @@ def selected_rectangle(layer: Image, shapes: Any) -> tuple[int, int, int, int]:
     top, left = (int(max(0, np.floor(v))) for v in low)
     bottom, right = min(height, int(np.ceil(high[0]))), min(width, int(np.ceil(high[1])))
     if top >= bottom or left >= right:
-        raise ValueError("The rectangle lies outside the image: draw it on the image.")
+        raise ConfigError("the rectangle lies outside the image: draw it on the image")
     return top, bottom, left, right

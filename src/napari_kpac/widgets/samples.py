@@ -29,8 +29,9 @@ def scene() -> list[LayerTuple]:
     sharp = _photograph()
     made = defocus(sharp, radius_map(sharp.shape[:2], SEED, largest=7, kind="objects"), seed=SEED)
     radius = np.abs(made.radius).astype(np.float32)
+    # What is to be deblurred comes first: that is the layer with which the widgets begin.
     return [
-        (sharp, {"name": "truth", "rgb": True, "visible": False}, "image"),
+        (made.image, {"name": "defocused scene", "rgb": True}, "image"),
         (
             radius,
             {
@@ -41,7 +42,7 @@ def scene() -> list[LayerTuple]:
             },
             "image",
         ),
-        (made.image, {"name": "defocused scene", "rgb": True}, "image"),
+        (sharp, {"name": "truth", "rgb": True, "visible": False}, "image"),
     ]
 
 
@@ -53,9 +54,9 @@ def dual_pixel() -> list[LayerTuple]:
     radius = radius_map(sharp.shape[:2], SEED, largest=6, kind="tilted")
     made = defocus(sharp, radius, seed=SEED, dual=True)
     return [
+        (made.image, {"name": "centre image", "rgb": True}, "image"),
         (made.left, {"name": "left view", "rgb": True, "visible": False}, "image"),
         (made.right, {"name": "right view", "rgb": True, "visible": False}, "image"),
-        (made.image, {"name": "centre image", "rgb": True}, "image"),
     ]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import for_people
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets.background import give_way, when_destroyed
 
@@ -92,10 +92,7 @@ class Task(QObject):
             self.progressed.emit(progress)
 
     def _fail(self, error: BaseException) -> None:
-        text = str(error) or type(error).__name__
-        if not isinstance(error, KpacError):
-            text = f"{type(error).__name__}: {text}"
-        self.failed.emit(text)
+        self.failed.emit(for_people(error))
 
     def _finish(self) -> None:
         self._held.clear()

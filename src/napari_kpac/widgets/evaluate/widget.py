@@ -15,7 +15,7 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QModelIndex, Qt
 from qtpy.QtWidgets import QFileDialog, QLabel, QProgressBar, QPushButton, QTabWidget
 
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import KpacError, for_people
 from napari_kpac.evaluation import paper
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets.docked import DockedWidget
@@ -96,7 +96,7 @@ class EvaluateWidget(DockedWidget):
         try:
             options = self._controls.options()
         except KpacError as error:
-            self._message.setText(f"⚠ {error}")
+            self._message.setText(f"⚠ {for_people(error)}")
             return
         self._found = None
         self._means.reset_to([])

@@ -19,7 +19,7 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
-from napari_kpac.errors import CancelledError, KpacError
+from napari_kpac.errors import CancelledError, for_people
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.background import give_way
@@ -186,8 +186,7 @@ class LiveRenderer(QObject):
 
     def _tell(self, error: Exception) -> None:
         if not self._closing and not isinstance(error, CancelledError):
-            known = isinstance(error, KpacError)
-            self.failed.emit(str(error) if known else f"{type(error).__name__}: {error}")
+            self.failed.emit(for_people(error))
 
 
 _running: weakref.WeakSet[LiveRenderer] = weakref.WeakSet()

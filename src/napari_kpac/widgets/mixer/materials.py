@@ -14,7 +14,7 @@ import numpy.typing as npt
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
 
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import ImageError, RecipeError
 from napari_kpac.widgets.mixer.state import MOST_GAIN, MixerState
 from napari_kpac.widgets.mixer.strip import COLOURS
 from napari_kpac.widgets.placement import (
@@ -50,7 +50,7 @@ class Materials:
         plane = data[index] if data.ndim > 2 else data
         wanted = picture_size(self.source)
         if plane.shape != wanted:
-            raise KpacError(
+            raise ImageError(
                 f"the {what} layer “{layer.name}” has {plane.shape} pixels, the picture "
                 f"{wanted}: choose one of the same size"
             )
@@ -103,7 +103,7 @@ class Materials:
         def rows(gains: Any) -> Any:
             values = np.broadcast_to(1.0 if gains is None else np.asarray(gains, float), shape)
             if values.max() > MOST_GAIN or values.min() < 0:
-                raise KpacError(f"the recipe has gains outside 0..{MOST_GAIN:g}")
+                raise RecipeError(f"the recipe has gains outside 0..{MOST_GAIN:g}")
             return tuple(map(tuple, values.tolist()))
 
         override = {

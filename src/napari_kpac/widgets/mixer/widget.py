@@ -24,7 +24,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced, qthrottled
 
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import KpacError, NotReadyError, for_people
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.background import when_destroyed
@@ -225,7 +225,7 @@ class MixerWidget(DockedWidget):
     def state(self) -> MixerState:
         """The present settings, those of a move that has not settled yet included."""
         if self._history is None:
-            raise KpacError("the mixer has not been opened yet")
+            raise NotReadyError("the mixer has not been opened yet")
         return self._pending or self._history.state
 
     def _move_gain(self, block: int, index: int, value: float) -> None:
@@ -296,7 +296,7 @@ class MixerWidget(DockedWidget):
         try:
             modulation = self._modulation(material)
         except KpacError as error:
-            self._show_failure(str(error))
+            self._show_failure(for_people(error))
             return
         self._number += 1
         region = visible_region(material.source)
@@ -355,7 +355,7 @@ class MixerWidget(DockedWidget):
     def save_recipe(self, path: str | Path) -> None:
         """Write the settings as a recipe, the file that ``napari-kpac deblur --recipe`` takes."""
         if self._result is None or self._material is None:
-            raise KpacError("there is nothing to save yet: open a picture first")
+            raise NotReadyError("there is nothing to save yet: open a picture first")
         replace(self._result.recipe, modulation=self._modulation(self._material)).save(path)
         self._message.setText(f"Saved {Path(path).name}.")
 
@@ -365,7 +365,7 @@ class MixerWidget(DockedWidget):
 
         material = self._material
         if material is None or self._history is None:
-            raise KpacError("open a picture first, then load the recipe")
+            raise NotReadyError("open a picture first, then load the recipe")
         modulation = load_recipe(path).modulation
         state = material.state_of(modulation, self._desk.shape)
         if modulation.labels is not None:
@@ -387,7 +387,7 @@ class MixerWidget(DockedWidget):
         try:
             action()
         except KpacError as error:
-            self._show_failure(str(error))
+            self._show_failure(for_people(error))
 
     # -- showing ----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from qtpy.QtWidgets import (
     QPushButton,
 )
 
-from napari_kpac.errors import KpacError
+from napari_kpac.errors import KpacError, for_people
 from napari_kpac.progress import Progress
 from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.fold import Fold
@@ -122,7 +122,7 @@ class TrainWidget(DockedWidget):
         try:
             options, run, data = self._settings.chosen()
         except KpacError as error:
-            self._show_error(str(error))
+            self._show_error(for_people(error))
             return
         self._begin(run, lambda: start(options, run, data))
 

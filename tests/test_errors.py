@@ -1,0 +1,67 @@
+"""Errors say where the documentation speaks of them, and it does."""
+
+import pickle
+import re
+import traceback
+from pathlib import Path
+
+import pytest
+
+from napari_kpac import errors
+from napari_kpac.cli import main
+
+ROOT = Path(__file__).parents[1]
+
+
+def families(parent=errors.KpacError):
+    for child in parent.__subclasses__():
+        yield child
+        yield from families(child)
+
+
+@pytest.mark.parametrize("family", sorted(families(), key=lambda kind: kind.__name__))
+def test_every_family_has_its_section(family):
+    page, _, anchor = family.section().partition("#")
+    _, *parts = re.split(r"^## (.+)$", (ROOT / page).read_text(encoding="utf-8"), flags=re.M)
+    found = {
+        title.lower().replace(" ", "-"): text
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+    assert anchor in found
+    assert f"`{family.__name__}`" in found[anchor]
+
+
+def test_the_anchor_follows_from_the_name():
+    assert errors.MissingExtraError.section() == "docs/troubleshooting.md#missing-extra"
+    assert errors.KpacError.section() == "docs/troubleshooting.md"
+
+
+def test_a_traceback_shows_it_and_the_message_stays_plain():
+    error = errors.FileError("a.png: cut off")
+    assert str(error) == "a.png: cut off"
+    shown = "".join(traceback.format_exception(error))
+    assert shown.count("docs/troubleshooting.md#file") == 1
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert again.__notes__ == error.__notes__
+
+
+def test_what_people_read():
+    assert errors.for_people(errors.WeightsError("bad")) == (
+        "bad (see docs/troubleshooting.md#weights)"
+    )
+    assert errors.for_people(errors.FileError("two:\na\nb")).splitlines()[-1] == (
+        "(see docs/troubleshooting.md#file)"
+    )
+    assert errors.for_people(KeyError()) == "KeyError"
+    assert errors.for_people(RuntimeError("torn")) == "RuntimeError: torn"
+
+
+def test_the_terminal_names_it(tmp_path, capsys):
+    assert main(["models", "show", "nothing"]) == 1
+    assert "docs/troubleshooting.md#model-not-found" in capsys.readouterr().err
+    assert main(["evaluate", "--ssim", "odd"]) == 2
+    assert "docs/troubleshooting.md#config" in capsys.readouterr().err
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    assert main(["deblur", str(tmp_path / "bad.png"), "-o", str(tmp_path / "out.png")]) == 1
+    assert "docs/troubleshooting.md#file" in capsys.readouterr().err
