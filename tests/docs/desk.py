@@ -11,8 +11,8 @@ from napari_kpac.weights import save_network
 from tests import reference
 
 
-def furnish(folder: Path, models: Path) -> None:
-    """Put everything on the desk; ``models`` is the folder of installed models."""
+def furnish(folder: Path) -> None:
+    """Put everything on the desk."""
     photo = np.ascontiguousarray(data.coffee()[100:164, 200:280])
     blurred = kpac.defocus(photo, 2.0, dual=True)
     for name in ("holiday.jpg", "photo.png", "picture.png", "centre.png", "next.tif"):
@@ -28,7 +28,7 @@ def furnish(folder: Path, models: Path) -> None:
         write_image(folder / "sharp-photos" / f"{i}.png", picture[:300, :400])
     _write_pairs(folder, photo, blurred)
     _write_stacks(folder, blurred.image)
-    _write_models(folder, models)
+    _write_models(folder)
 
 
 def _write_pairs(folder: Path, photo: np.ndarray, blurred: object) -> None:
@@ -60,12 +60,10 @@ def _write_stacks(folder: Path, picture: np.ndarray) -> None:
     ]
 
 
-def _write_models(folder: Path, models: Path) -> None:
+def _write_models(folder: Path) -> None:
     config = kpac.KPACConfig(shape_hidden=12)
     reference.write_authors_file(
         folder / "single_3level.npz", reference.random_params(config), config
     )
     mine = kpac.build(kpac.KPACConfig(levels=2, blocks=1, channels=8), seed=0)
     save_network(mine, folder / "mine.safetensors", kpac.ModelCard("mine", summary="A small one"))
-    dual = kpac.build(kpac.KPACConfig(levels=2, blocks=1, channels=8, views=2), seed=0)
-    save_network(dual, models / "my-dual-model.safetensors", kpac.ModelCard("my-dual-model"))

@@ -25,7 +25,7 @@ TOLD = [page for page in PAGES if any(b.kind in RUN and b.reason is None for b i
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
     folder = tmp_path_factory.mktemp("desk")
-    furnish(folder, folder / "models")
+    furnish(folder)
     return folder
 
 
