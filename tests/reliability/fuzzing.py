@@ -83,6 +83,7 @@ def _child(reader: str, seed: int, first: int, cases: int) -> Iterator[tuple[int
             problem = "hang"
         except EOFError:
             problem = "crash"
+            child.wait()
         finally:
             child.kill()
             code = child.wait()

@@ -30,7 +30,8 @@ VALUES: tuple[Any, ...] = (
 TAGS = (256, 257, 258, 259, 262, 270, 273, 274, 277, 279, 282, 320, 322, 323, 339, 34665)
 """Tags of TIFF directories that decide how pixels are read."""
 DEEP = "[" * 3000 + "]" * 3000
-WORDS = (b"-1", b"1e999", b"nan", b"99999999999999999999", b"\"../../x\"", b"[[", b"}", b"\0",
+WORDS = (b"1", b"2.5", b"-1", b"1e999", b"nan",
+         b"99999999999999999999", b"\"../../x\"", b"[[", b"}", b"\0",
          b"'''", b"true", b"inf", b"1970-01-01", b"\xff\xfe", b"\"\\u0000\"")  # fmt: skip
 
 
@@ -47,17 +48,16 @@ def mutate(data: bytes, name: str, rng: random.Random) -> bytes:
 
 def mutate_folder(folder: Path, rng: random.Random) -> None:
     """Damage one or two files of a folder; now and then lose one, or take one for another."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in rng.sample(files, min(len(files), rng.choice((1, 1, 1, 2)))):
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        path = rng.choice(files)
         kind = rng.random()
         if kind < 0.04:
             path.unlink()
         elif kind < 0.08:
-            path.write_bytes(rng.choice(files).read_bytes() if len(files) > 1 else b"")
-            files = [each for each in files if each.exists()]
+            path.write_bytes(rng.choice(files).read_bytes())
         elif kind < 0.12:
             path.rename(path.with_name(rng.choice(("a b", "..x", "x" * 200, "1")) + path.suffix))
-            files = [each for each in files if each.exists()]
         else:
             path.write_bytes(mutate(path.read_bytes(), path.name, rng))
 
@@ -67,7 +67,7 @@ def raw(data: bytes, rng: random.Random) -> bytes:
     content = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4, 16))):
         if not content:
-            content = bytearray(rng.randbytes(rng.randrange(64)))
+            content = bytearray(rng.randbytes(rng.randrange(1, 64)))
         near = min(len(content), rng.choice((16, 64, 512, len(content))))
         place = rng.randrange(near)
         span = rng.choice((1, 2, 4, 8, 64, 1024))

@@ -16,8 +16,10 @@ import numpy as np
 import tifffile
 
 from napari_kpac.errors import FileError
+from napari_kpac.pictures.bounds import SPARSE, check_claim, check_ome
 from napari_kpac.pictures.mapped import MappedArray
 from napari_kpac.pictures.metadata import Array, Metadata, upright
+from napari_kpac.pictures.stored import StoredArray
 from napari_kpac.pictures.tiff_metadata import append_exif, exif_tags, flavour_of, read_metadata
 
 SUFFIXES = (".tif", ".tiff")
@@ -29,11 +31,13 @@ TILED_FROM = 16_000_000
 """Bytes of a page: larger ones are copied in tiles."""
 TILE = 512
 JOINING = "YX"
+UNPACKED = 8
+"""Bytes of pixels for a byte of a file without compression: bits become bytes."""
 
 
 def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Metadata]:
     """Open a file; large ones stay on the disk, and open until the stack is closed."""
-    file = stack.enter_context(tifffile.TiffFile(path))
+    file = stack.enter_context(opened(path))
     series = _series(path, file)
     page = series.keyframe
     photometric = page.photometric.name
@@ -46,11 +50,32 @@ def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Met
     orientation = int(page.tags.valueof(274, default=1))
     # What has to be rearranged is rearranged in memory.
     in_memory = photometric == "PALETTE" or orientation != 1 or not _in_order(series.axes)
+    stored = sum(Path(each.filehandle.path).stat().st_size for each in _files(file, series))
+    part = math.prod(page.chunks) * series.dtype.itemsize
+    most = UNPACKED if page.compression == 1 else SPARSE
+    check_claim(path, part, stored, most)
+    if series.dataoffset is not None or in_memory or whole:
+        check_claim(path, series.nbytes, stored, most)
     if in_memory or whole or series.nbytes <= WHOLE_UP_TO:
         array = _loaded(series, orientation)
     else:
         array = _left_there(path, series)
     return array, metadata
+
+
+def opened(path: Path) -> tifffile.TiffFile:
+    """Open a file whose description does not lead out of its folder.
+
+    Kinds that gather their pages by an index of files are read as the plain files they also are.
+    """
+    file = tifffile.TiffFile(path, is_ndtiff=False, is_mmstack=False)
+    try:
+        if file.is_ome:
+            check_ome(path, tifffile.xml2dict(file.ome_metadata or ""))
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
@@ -87,7 +112,7 @@ def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
 
 def description(path: Path) -> str:
     """Return the description that was put into a file, empty where there is none."""
-    with tifffile.TiffFile(path) as file:
+    with opened(path) as file:
         if file.is_imagej:
             return str((file.imagej_metadata or {}).get("Info", ""))
         if file.is_ome:
@@ -108,6 +133,11 @@ def _series(path: Path, file: tifffile.TiffFile) -> Any:
             "of their own first"
         )
     return full[0]
+
+
+def _files(file: tifffile.TiffFile, series: Any) -> set[tifffile.TiffFile]:
+    """Return the files that the pages of a series lie in."""
+    return {page.parent for page in series.pages if page is not None} | {file}
 
 
 def _in_order(axes: str) -> bool:
@@ -138,7 +168,7 @@ def _left_there(path: Path, series: Any) -> Any:
     except ImportError:
         # Only the memory that it takes differs.
         return series.asarray()
-    return zarr.open(series.aszarr(level=0), mode="r")
+    return StoredArray(path, zarr.open(series.aszarr(level=0), mode="r"))
 
 
 def _parts(image: Any, start: int, *, tiled: bool) -> Iterator[Array]:
