@@ -31,6 +31,8 @@ CEILING = 1 << 30
 """Bytes that reading a damaged file may take, on top of what the process has already."""
 GOOD = ("read", "refused")
 """What may become of a damaged file; everything else is a defect."""
+EVERY = "every reader"
+"""Stands for all readers in turn, in one child."""
 START = 120
 """Seconds that a child has to get ready."""
 
@@ -121,6 +123,10 @@ class Watch:
     STARTING = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork",
                 "os.spawn", "os.startfile", "pty.spawn", "webbrowser.open")  # fmt: skip
 
+    CONNECTING = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname",
+                  "socket.sendto", "socket.sendmsg", "urllib.Request", "http.client.connect",
+                  "ftplib.connect", "smtplib.connect")  # fmt: skip
+
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
         self.inside: tuple[str, ...] = ()
@@ -138,7 +144,7 @@ class Watch:
             return
         if event == "open":
             self._opened(*arguments)
-        elif event.startswith(("socket.", "urllib.", "http.", "ftplib.", "smtplib.")):
+        elif event in self.CONNECTING:
             self.seen.append(("network", event))
         elif event in self.STARTING:
             self.seen.append(("process", f"{event} {arguments!r}"[:200]))
@@ -209,23 +215,26 @@ def main(reader: str, seed: int, first: int, last: int) -> None:
     def tell(*words: Any) -> None:
         print(json.dumps(words), file=answers, flush=True)
 
-    kind = READERS[reader]
-    with tempfile.TemporaryDirectory() as name:
-        home = Path(os.path.realpath(name))
+    kinds = READERS if reader == EVERY else {reader: READERS[reader]}
+    names = list(kinds)
+    with tempfile.TemporaryDirectory() as given:
+        home = Path(os.path.realpath(given))
         os.environ["NAPARI_KPAC_MODELS"] = str(home / "models")
         place, out = home / "case", home / "out"
         out.mkdir()
         tempfile.tempdir = str(out)
-        samples = kind.make(home / "samples")
+        samples = {name: kinds[name].make(home / name) for name in names}
         # Valid files come first: they must be read, and load all that is loaded late.
-        for sample in samples:
-            kind.read(sample, out)
+        for name in names:
+            for sample in samples[name]:
+                kinds[name].read(sample, out)
         watch = Watch()
         ceiling()
         for case in range(first, last):
             tell("begin", case, "", "")
-            rng = random.Random(f"{reader} {seed} {case}")
-            sample = rng.choice(samples)
+            name = names[case % len(names)]
+            rng = random.Random(f"{name} {seed} {case}")
+            sample = rng.choice(samples[name])
             for folder in (place, out):
                 shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(sample.parent, place)
@@ -234,7 +243,9 @@ def main(reader: str, seed: int, first: int, last: int) -> None:
             before = list_files(place)
             watch.seen.clear()
             watch.inside, watch.scratch = (str(place), str(out), str(home / "models")), str(out)
-            outcome, detail = judge(lambda target=place / sample.name: kind.read(target, out))
+            outcome, detail = judge(
+                lambda kind=kinds[name], target=place / sample.name: kind.read(target, out)
+            )
             watch.inside = ()
             if list_files(place) != before:
                 watch.seen.append(("wrote", str(list_files(place) ^ before)))

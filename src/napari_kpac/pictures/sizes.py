@@ -80,6 +80,7 @@ def _tiff_size(path: Path) -> tuple[int, int]:
             raise ValueError(f"shape {shape} is not that of one picture")
         if dtype not in (np.uint8, np.uint16) and not np.issubdtype(dtype, np.floating):
             raise ValueError(f"pixels of type {dtype} are not supported")
+        tiff.check_series(path, file, file.series[0], whole=True)
         page = file.pages.first
         ends = np.add(page.dataoffsets, page.databytecounts)
         if max(ends) > path.stat().st_size:

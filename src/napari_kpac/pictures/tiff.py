@@ -50,12 +50,7 @@ def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Met
     orientation = int(page.tags.valueof(274, default=1))
     # What has to be rearranged is rearranged in memory.
     in_memory = photometric == "PALETTE" or orientation != 1 or not _in_order(series.axes)
-    stored = sum(Path(each.filehandle.path).stat().st_size for each in _files(file, series))
-    part = math.prod(page.chunks) * series.dtype.itemsize
-    most = UNPACKED if page.compression == 1 else SPARSE
-    check_claim(path, part, stored, most)
-    if series.dataoffset is not None or in_memory or whole:
-        check_claim(path, series.nbytes, stored, most)
+    check_series(path, file, series, whole=whole or in_memory)
     if in_memory or whole or series.nbytes <= WHOLE_UP_TO:
         array = _loaded(series, orientation)
     else:
@@ -76,6 +71,16 @@ def opened(path: Path) -> tifffile.TiffFile:
         file.close()
         raise
     return file
+
+
+def check_series(path: Path, file: tifffile.TiffFile, series: Any, *, whole: bool) -> None:
+    """Raise where pixels cannot be in the file, or a part of them (or all) not in memory."""
+    pages = {page.parent for page in series.pages if page is not None} | {file}
+    stored = sum(Path(each.filehandle.path).stat().st_size for each in pages)
+    most = UNPACKED if series.keyframe.compression == 1 else SPARSE
+    check_claim(path, math.prod(series.keyframe.chunks) * series.dtype.itemsize, stored, most)
+    if whole or series.dataoffset is not None:
+        check_claim(path, series.nbytes, stored, most)
 
 
 def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
@@ -133,11 +138,6 @@ def _series(path: Path, file: tifffile.TiffFile) -> Any:
             "of their own first"
         )
     return full[0]
-
-
-def _files(file: tifffile.TiffFile, series: Any) -> set[tifffile.TiffFile]:
-    """Return the files that the pages of a series lie in."""
-    return {page.parent for page in series.pages if page is not None} | {file}
 
 
 def _in_order(axes: str) -> bool:
