@@ -71,9 +71,9 @@ def pixels(
     shape: tuple[int, ...], dtype: np.dtype[Any], values: str, rng: np.random.Generator
 ) -> np.ndarray[Any, Any]:
     """Make an array with values of one kind, as far as its type has them."""
-    noise = rng.random(shape)
+    noise = np.asarray(rng.random(shape))
     if dtype.kind in "bUMO":
-        return (noise * 2).astype("u1").astype(dtype)
+        return np.array(np.asarray(noise * 2).astype("u1"), dtype=dtype)
     if dtype.kind in "ui":
         low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
     else:
@@ -108,9 +108,9 @@ def pixels(
 def contained(plain: np.ndarray[Any, Any], container: str) -> Any:
     """Hand an array over in another form; the pixels are the same."""
     if container == "read-only":
-        plain = plain.copy()
-        plain.flags.writeable = False
-        return plain
+        locked = np.array(plain)
+        locked.flags.writeable = False
+        return locked
     if container == "transposed":
         return np.ascontiguousarray(plain.T).T
     if container == "reversed":
@@ -135,7 +135,7 @@ def contained(plain: np.ndarray[Any, Any], container: str) -> Any:
         stored[...] = plain
         return stored
     if container in ("xarray", "xarray of dask"):
-        data = da.from_array(plain) if container != "xarray" else plain
+        data = da.from_array(plain, chunks=-1) if container != "xarray" else plain
         return xr.DataArray(data)
     if container == "list":
         return plain.tolist()

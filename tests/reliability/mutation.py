@@ -50,6 +50,8 @@ def mutate_folder(folder: Path, rng: random.Random) -> None:
     """Damage one or two files of a folder; now and then lose one, or take one for another."""
     for _ in range(rng.choice((1, 1, 1, 2))):
         files = sorted(path for path in folder.rglob("*") if path.is_file())
+        if not files:
+            return
         path = rng.choice(files)
         kind = rng.random()
         if kind < 0.04:

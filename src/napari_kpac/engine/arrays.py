@@ -197,7 +197,7 @@ def _with_channels(layout: Layout, axis: int | None, channels: Sequence[int] | N
 
 
 def _unmasked(image: np.ma.MaskedArray[Any, Any]) -> Array:
-    masked = int(np.ma.count_masked(image))
+    masked = int(np.count_nonzero(np.ma.getmaskarray(image)))
     if masked:
         raise ImageError(
             f"{masked} pixels of the image are masked; say what they are to be first, for example "

@@ -111,7 +111,8 @@ def check_bundled(name: str) -> None:
     """Raise unless a bundled file is, byte by byte, the one that was released."""
     path, sums = BUNDLED / name, BUNDLED / SUMS
     try:
-        listed = dict(reversed(line.split()) for line in sums.read_text("ascii").splitlines())
+        lines = (line.split() for line in sums.read_text("ascii").splitlines())
+        listed = {file_name: digest for digest, file_name in lines}
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError) as error:

@@ -178,7 +178,7 @@ def read_array_list(data: bytes) -> list[FloatArray]:
 def _check_operations(data: bytes) -> None:
     """Go through the operations without doing them: lengths must be true, and tables small."""
     for operation, argument, _ in pickletools.genops(data):
-        if operation.name.endswith("PUT") and argument > MOST_MEMOS:
+        if operation.name.endswith("PUT") and int(argument or 0) > MOST_MEMOS:
             raise WeightsError(f"the pickle numbers something {argument}; refused")
 
 
