@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 30
+SECONDS = 120
 """A case that takes longer has hung."""
 CEILING = 1 << 30
 """Bytes that reading a damaged file may take, on top of what the process has already."""
@@ -33,38 +33,51 @@ GOOD = ("read", "refused")
 """What may become of a damaged file; everything else is a defect."""
 EVERY = "every reader"
 """Stands for all readers in turn, in one child."""
-START = 120
+START = 900
 """Seconds that a child has to get ready."""
 
 
 @dataclass
 class Figures:
-    """What became of the cases of one reader."""
+    """What became of the cases."""
 
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By reader and outcome."""
     defects: list[str] = field(default_factory=list)
     """One line each, with the seed and the number of the case."""
 
     def add(self, reader: str, seed: int, case: int, outcome: str, detail: str) -> None:
         """Count a case."""
-        self.counts[outcome] += 1
+        self.counts[reader, outcome] += 1
         if outcome not in GOOD:
             self.defects.append(f"{reader}, seed {seed}, case {case}: {outcome}: {detail}")
 
+    def of(self, reader: str | None = None, outcome: str | None = None) -> int:
+        """Return how many cases there were of a reader, with an outcome; None: of any."""
+        return sum(
+            count
+            for (name, end), count in self.counts.items()
+            if reader in (None, name) and outcome in (None, end)
+        )
+
 
 def fuzz(reader: str, seed: int, cases: int, first: int = 0) -> Figures:
-    """Read ``cases`` damaged files in children; one that ends early is replaced by another."""
+    """Read ``cases`` damaged files in a child; one that ends early is replaced by another.
+
+    ``first`` is the number of the first case, to see a single one again.
+    """
     figures = Figures()
-    while first < cases:
+    end = first + cases
+    while first < end:
         last = first
-        for case, outcome, detail in _child(reader, seed, first, cases):
-            figures.add(reader, seed, case, outcome, detail)
+        for case, name, outcome, detail in _child(reader, seed, first, end):
+            figures.add(name, seed, case, outcome, detail)
             last = case
         first = last + 1
     return figures
 
 
-def _child(reader: str, seed: int, first: int, cases: int) -> Iterator[tuple[int, str, str]]:
+def _child(reader: str, seed: int, first: int, cases: int) -> Iterator[tuple[int, str, str, str]]:
     """Run one child; yields the cases that it got done, the last of which may be its end."""
     call = [sys.executable, "-X", "faulthandler", "-m", "tests.reliability.fuzzing"]
     call += [reader, str(seed), str(first), str(cases)]
@@ -75,12 +88,12 @@ def _child(reader: str, seed: int, first: int, cases: int) -> Iterator[tuple[int
         child = subprocess.Popen(
             call, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors
         )
-        current, kind = first, ""
+        current, kind, name = first, "", reader
         try:
             for line in _lines(child):
-                kind, current, outcome, detail = json.loads(line)
+                kind, current, name, outcome, detail = json.loads(line)
                 if kind == "end":
-                    yield current, outcome, detail
+                    yield current, name, outcome, detail
                     current += 1
             problem = "hang"
         except EOFError:
@@ -95,7 +108,12 @@ def _child(reader: str, seed: int, first: int, cases: int) -> Iterator[tuple[int
         last = errors.read()[-1500:].decode(errors="replace")
         if not kind:
             raise RuntimeError(f"the files that nobody damaged cannot be read: {last}")
-        yield current, problem, f"{'no answer' if problem == 'hang' else f'exit {code}'} {last}"
+        yield (
+            current,
+            name,
+            problem,
+            f"{'no answer' if problem == 'hang' else f'exit {code}'} {last}",
+        )
 
 
 def _lines(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
@@ -231,8 +249,8 @@ def main(reader: str, seed: int, first: int, last: int) -> None:
         watch = Watch()
         ceiling()
         for case in range(first, last):
-            tell("begin", case, "", "")
             name = names[case % len(names)]
+            tell("begin", case, name, "", "")
             rng = random.Random(f"{name} {seed} {case}")
             sample = rng.choice(samples[name])
             for folder in (place, out):
@@ -251,7 +269,7 @@ def main(reader: str, seed: int, first: int, last: int) -> None:
                 watch.seen.append(("wrote", str(list_files(place) ^ before)))
             if watch.seen:
                 outcome, detail = watch.seen[0]
-            tell("end", case, outcome, detail)
+            tell("end", case, name, outcome, detail)
 
 
 if __name__ == "__main__":
