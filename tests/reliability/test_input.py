@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import napari_kpac as kpac
@@ -11,18 +11,19 @@ from tests.engine.conftest import tiny_net
 from tests.reliability.awkward import awkward
 
 NET = tiny_net(2, double=False)
-QUICK = settings(max_examples=80, deadline=None, derandomize=True)
-LONG = settings(
-    max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
+QUICK = settings(deadline=None, derandomize=True)
+LONG = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 
 def attempt(call):
     """Give what a call returns, and what it says where it refuses."""
     try:
-        return call(), ""
+        result = call()
     except kpac.KpacError as error:
+        event("refused")
         return None, str(error) or "nothing"
+    event("a result")
+    return result, ""
 
 
 def check_deblur(case):
@@ -69,22 +70,23 @@ def check_classical(case):
     assert np.isfinite(result.image[np.isfinite(plain)]).all()
 
 
-ACTIONS = pytest.mark.parametrize("check", [check_deblur, check_map, check_classical])
+CHECKS = (check_deblur, check_map, check_classical)
+quiet = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.filterwarnings("ignore")
-@ACTIONS
-def test_awkward_images(check):
-    count = 80 if check is check_deblur else 30
-    settings(QUICK, max_examples=count)(given(awkward())(check))()
+@quiet
+@settings(QUICK, max_examples=60)
+@given(awkward(), st.sampled_from(CHECKS))
+def test_awkward_images(case, check):
+    check(case)
 
 
+@quiet
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore")
-@ACTIONS
-def test_thousands_of_awkward_images(check):
-    count = 2500 if check is check_deblur else 500
-    settings(LONG, max_examples=count)(given(awkward())(check))()
+@settings(LONG, max_examples=3000)
+@given(awkward(), st.sampled_from((check_deblur, *CHECKS)))
+def test_thousands_of_awkward_images(case, check):
+    check(case)
 
 
 @pytest.mark.parametrize("kind", [np.nan, np.inf, -np.inf])

@@ -23,6 +23,8 @@ LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MOST_SAMPLES = 4_000_000
 NARROWEST = 1e-300
 """Ranges must be wider, or dividing by them would overflow."""
+LARGEST = 1e308
+"""Ranges around values beyond would overflow."""
 LARGEST_SINGLE = 1e30
 """Beyond this, and below its inverse, single precision is not enough for a range."""
 FARTHEST = 1e3
@@ -141,7 +143,8 @@ def resolve_range(
     if not high - low > max(1e-12 * max(abs(low), abs(high)), NARROWEST):
         # A constant picture: any range around it will do.
         width = max(1.0, abs(low) * 1e-6)
-        low, high = low - width / 2, low + width / 2
+        centre = min(max(low, -LARGEST), LARGEST)
+        low, high = centre - width / 2, centre + width / 2
     return PixelRange(low, high, "percentile")
 
 
