@@ -41,7 +41,15 @@ def mutate(data: bytes, name: str, rng: random.Random) -> bytes:
     if known is not None and rng.random() < 0.6:
         try:
             return known(data, rng)
-        except (ValueError, struct.error, KeyError, IndexError, zipfile.BadZipFile, zlib.error):
+        except (
+            ValueError,
+            struct.error,
+            KeyError,
+            IndexError,
+            zipfile.BadZipFile,
+            zlib.error,
+            RecursionError,
+        ):
             pass
     return raw(data, rng)
 

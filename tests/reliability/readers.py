@@ -324,7 +324,8 @@ def _read_picture(path: Path, out: Path) -> object:
     with contextlib.suppress(kpac.KpacError):
         picture_size(path)
     with open_picture(path) as opened:
-        corner = np.asarray(opened.array[(0,) * max(opened.array.ndim - 2, 0)][:2, :2])
+        first = (0,) * (opened.array.ndim - 2)
+        corner = np.asarray(opened.array[(*first, slice(2), slice(2))])
         if corner.size == 0:
             raise FileError("an empty picture")
     with open_picture(path, whole=True) as opened:

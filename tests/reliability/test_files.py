@@ -265,6 +265,15 @@ def test_a_png_that_claims_too_much_is_refused(tmp_path, size, depth):
             read(tmp_path / "a.png")
 
 
+def test_a_chunk_longer_than_its_file_is_refused(tmp_path):
+    content = bytearray(png(8, 8))
+    struct.pack_into(">I", content, 33, 2**32 - 1)
+    (tmp_path / "a.png").write_bytes(bytes(content))
+    for read in (read_image, picture_size):
+        with pytest.raises(kpac.KpacError, match="cut off"):
+            read(tmp_path / "a.png")
+
+
 @pytest.mark.parametrize("compression", [None, "zlib", "zstd"])
 @pytest.mark.parametrize("tags", [{256: 2**31, 257: 2**31}, {256: 2**20, 257: 2**20, 278: 2**20}])
 def test_a_tiff_that_claims_terabytes_is_refused(tmp_path, compression, tags):
@@ -292,6 +301,26 @@ def test_an_ome_description_that_claims_too_much_is_refused(tmp_path, change):
     tifffile.tiffcomment(path, described.replace(*change).encode())
     with pytest.raises(kpac.KpacError, match="damaged"):
         read_image(path)
+
+
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("back", [0, 1, 2])
+def test_pages_that_lead_in_a_circle_are_refused(tmp_path, big, back):
+    path = tmp_path / "a.tif"
+    stack = colours(1, np.uint8, (3, 12, 16))
+    tifffile.imwrite(path, stack, bigtiff=big, metadata=None, photometric="minisblack")
+    with tifffile.TiffFile(path) as file:
+        offsets = [page.offset for page in file.pages]
+        kind = file.tiff
+    content = bytearray(path.read_bytes())
+    (count,) = struct.unpack_from(kind.tagnoformat, content, offsets[2])
+    end = offsets[2] + kind.tagnosize + count * kind.tagsize
+    assert content[end : end + kind.offsetsize] == bytes(kind.offsetsize)
+    struct.pack_into(kind.offsetformat, content, end, offsets[back])
+    path.write_bytes(bytes(content))
+    for read in (read_image, picture_size):
+        with pytest.raises(kpac.KpacError, match="lead back"):
+            read(path)
 
 
 def test_a_zarr_that_claims_terabytes_is_not_loaded(tmp_path):

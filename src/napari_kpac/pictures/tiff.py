@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +33,8 @@ TILED_FROM = 16_000_000
 """Bytes of a page: larger ones are copied in tiles."""
 TILE = 512
 JOINING = "YX"
+BIG = 43
+"""Version in the header of BigTIFF."""
 UNPACKED = 8
 """Bytes of pixels for a byte of a file without compression: bits become bytes."""
 
@@ -65,6 +69,7 @@ def opened(path: Path) -> tifffile.TiffFile:
     """
     file = tifffile.TiffFile(path, is_ndtiff=False, is_mmstack=False)
     try:
+        _check_pages(path, file)
         if file.is_ome:
             check_ome(path, tifffile.xml2dict(file.ome_metadata or ""))
     except BaseException:
@@ -73,10 +78,35 @@ def opened(path: Path) -> tifffile.TiffFile:
     return file
 
 
+def _check_pages(path: Path, file: tifffile.TiffFile) -> None:
+    """Raise where the directories of a file lead in a circle: readers would go round for ever."""
+    kind, handle = file.tiff, file.filehandle
+    handle.seek(kind.offsetsize if kind.version == BIG else 4)
+    seen: set[int] = set()
+    while True:
+        place = handle.read(kind.offsetsize)
+        if len(place) < kind.offsetsize:
+            return
+        (offset,) = struct.unpack(kind.offsetformat, place)
+        if offset == 0 or offset >= handle.size:
+            return
+        if offset in seen:
+            raise FileError(f"{path}: its pages lead back to one another; it is damaged")
+        seen.add(offset)
+        handle.seek(offset)
+        count = handle.read(kind.tagnosize)
+        if len(count) < kind.tagnosize:
+            return
+        handle.seek(struct.unpack(kind.tagnoformat, count)[0] * kind.tagsize, os.SEEK_CUR)
+
+
 def check_series(path: Path, file: tifffile.TiffFile, series: Any, *, whole: bool) -> None:
     """Raise where pixels cannot be in the file, or a part of them (or all) not in memory."""
-    pages = {page.parent for page in series.pages if page is not None} | {file}
-    stored = sum(Path(each.filehandle.path).stat().st_size for each in pages)
+    pages = [page for page in series.pages if page is not None]
+    files = {page.parent for page in pages} | {file}
+    stored = sum(Path(each.filehandle.path).stat().st_size for each in files)
+    if any(max(page.databytecounts, default=0) > stored for page in pages):
+        raise FileError(f"{path}: a part of it is longer than the file; it is damaged or cut off")
     most = UNPACKED if series.keyframe.compression == 1 else SPARSE
     check_claim(path, math.prod(series.keyframe.chunks) * series.dtype.itemsize, stored, most)
     if whole or series.dataoffset is not None:

@@ -21,6 +21,8 @@ from napari_kpac.errors import FileError
 from napari_kpac.files import replacing
 from napari_kpac.training.options import TrainOptions
 
+MOST = 10**12
+"""No run has more steps or takes longer."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -148,6 +150,7 @@ def _counters(metadata: dict[str, Any]) -> Counters:
         raise ValueError("it has no counters")
     for item in fields(Counters):
         value, whole = values[item.name], type(item.default) is int
-        if not isinstance(value, int if whole else int | float) or value < 0:
+        fits = isinstance(value, int if whole else int | float) and value >= 0
+        if not fits or (isinstance(value, int) and value > MOST):
             raise ValueError(f"its counter {item.name} is {value!r:.40}")
     return Counters(**values)
