@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types docs screenshots bench clean
+.PHONY: help demo test test-all lint types docs screenshots bench sbom clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ screenshots: $(VENV)/installed-dev system ## make all pictures of the documentat
 
 bench: $(VENV)/installed-dev ## measure speed and memory on this machine
 	@$(CHECK) bench
+
+sbom: $(VENV)/installed-demo ## list the dependencies and their licences (sbom.json, licences.md)
+	@$(CHECK) sbom
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) .tox demo-output dist site

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import json
 from collections import Counter
 from dataclasses import replace
@@ -22,9 +23,11 @@ import torch
 from skimage import data
 
 import napari_kpac as kpac
+from napari_kpac.files import replacing
 from napari_kpac.weights import ModelCard, read_network, save_network, tensors_sha256
+from napari_kpac.weights.catalogue import BUNDLED as FOLDER
+from napari_kpac.weights.catalogue import SUMS
 
-FOLDER = Path(__file__).parents[1] / "src" / "napari_kpac" / "weights" / "bundled"
 ENOUGH = 60.0
 """dB between results with the weights as stored and as trained."""
 LIMITS = (
@@ -65,6 +68,14 @@ def main() -> None:
         card = replace(card, training=given.training)
     target = FOLDER / f"{given.name}.safetensors"
     save_network(net, target, card, dtype=torch.float16)
+    with replacing(FOLDER / SUMS) as temporary:
+        temporary.write_text(
+            "".join(
+                f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+                for path in sorted(FOLDER.glob("*.safetensors"))
+            ),
+            encoding="ascii",
+        )
     kept = min(_closeness(net, kpac.load(target)))
     print(f"{target.name}: {target.stat().st_size / 1e6:.1f} MB; as stored and as trained agree")
     print(f"to {kept:.1f} dB at least ({ENOUGH:g} dB are enough)")

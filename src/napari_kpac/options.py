@@ -6,6 +6,7 @@ Loads nothing heavy. Not for: what is decided per picture (engine).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
@@ -43,7 +44,8 @@ def check_range(rule: Any) -> RangeRule:
         values = tuple(rule)
         if len(values) == 2 and all(isinstance(v, int | float | np.number) for v in values):
             low, high = map(float, values)
-            if np.isfinite((low, high)).all() and low < high:
+            # The network sees half the width as 1: it must be a number, and not 0.
+            if low < high and np.isfinite(high - low) and (high - low) / 2 > 0:
                 return low, high
     raise ConfigError(
         f"range={rule!r}: must be {', '.join(get_args(RangeName))}, or two numbers (low, high)"
@@ -97,7 +99,7 @@ def check_threshold_rule(rule: Any) -> ThresholdRule:
 def check_threshold(rule: Any, threshold: float | None) -> None:
     """Raise unless a threshold was given exactly where the rule wants one."""
     if check_threshold_rule(rule) == "fixed":
-        if not _is_number(threshold):
+        if not is_number(threshold):
             raise ConfigError(f"threshold={threshold!r}: rule 'fixed' needs a number, e.g. 0.5")
     elif threshold is not None:
         raise ConfigError(
@@ -106,9 +108,13 @@ def check_threshold(rule: Any, threshold: float | None) -> None:
         )
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite real number."""
     kinds = (int, float, np.integer, np.floating)
-    return isinstance(value, kinds) and not isinstance(value, bool) and bool(np.isfinite(value))
+    try:
+        return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floating-point numbers
+        return False
 
 
 def option(
@@ -253,7 +259,7 @@ class DetectionOptions(BlurMapOptions):
             self._check_weights()
         if isinstance(self.window, bool) or self.window not in range(3, 1000, 2):
             raise ConfigError(f"window={self.window!r}: must be an odd number from 3 to 999")
-        if not _is_number(self.smoothing) or not 0 <= self.smoothing <= 1000:
+        if not is_number(self.smoothing) or not 0 <= self.smoothing <= 1000:
             raise ConfigError(f"smoothing={self.smoothing!r}: must be a sigma of 0 to 1000 pixels")
         check_threshold(self.threshold_rule, self.threshold)
 
@@ -261,6 +267,6 @@ class DetectionOptions(BlurMapOptions):
         weights = tuple(self.weights or ())
         if self.source != "mixture":
             raise ConfigError(f"weights go with source 'mixture', not with {self.source!r}")
-        if not all(_is_number(w) and w >= 0 for w in weights) or not sum(weights) > 0:
+        if not all(is_number(w) and w >= 0 for w in weights) or not sum(weights) > 0:
             raise ConfigError(f"weights={weights}: must be numbers of 0 or more, not all 0")
         object.__setattr__(self, "weights", weights)

@@ -11,6 +11,9 @@ from typing import Any
 
 from napari_kpac.errors import FileError
 from napari_kpac.files import replacing
+from napari_kpac.texts import read_text
+
+MOST_BYTES = 10_000_000
 
 
 def write_record(path: Path, content: Any) -> Path:
@@ -23,8 +26,8 @@ def write_record(path: Path, content: Any) -> Path:
 def read_record(path: Path) -> dict[str, Any]:
     """Read a table of plain values that was written into a folder of ours."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        content = json.loads(read_text(path, MOST_BYTES))
+    except (FileError, ValueError, RecursionError) as error:
         raise FileError(f"cannot read {path}: {error}; choose another folder") from error
     if not isinstance(content, dict):
         raise FileError(f"{path} is not the record that it should be; choose another folder")

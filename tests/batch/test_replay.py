@@ -47,8 +47,11 @@ def test_from_python_to_the_terminal_and_back(source, photo, models, tmp_path):
     recipe = kpac.load_recipe(saved)
     assert recipe.fingerprint == made.recipe.fingerprint
     assert recipe.environment["plan"] == made.recipe.environment["plan"]
-    assert np.array_equal(kpac.replay(photo, recipe).image, made.image)
-    report = finish(kpac.deblur_files([source], tmp_path / "c.png", recipe=recipe))
+    with pytest.raises(kpac.KpacError, match="not in the recipe's folder"):
+        kpac.replay(photo, recipe)
+    assert np.array_equal(kpac.replay(photo, recipe, models[0]).image, made.image)
+    trusted = replace(recipe, folder=None)
+    report = finish(kpac.deblur_files([source], tmp_path / "c.png", recipe=trusted))
     assert report.outcomes[0].state == "made"
     assert np.array_equal(read_image(tmp_path / "c.png"), made.image)
 
@@ -61,11 +64,13 @@ def test_every_result_is_a_recipe(source, photo, models, tmp_path, suffix):
     recipe = kpac.load_recipe(first)
     assert recipe.modulation.strength == 0.75
     assert list(recipe.modulation.gains) == [1, 0, 0.5]
-    result = kpac.replay(photo, recipe)
+    result = kpac.replay(photo, recipe, models[0])
     assert result.recipe.to_dict() == recipe.to_dict()
     if suffix != "jpg":
         assert np.array_equal(result.image, read_image(first))
-    assert deblur(source, "-o", tmp_path / "c.png", "--recipe", first) == 0
+    assert deblur(source, "-o", tmp_path / "c.png", "--recipe", first) == 1
+    again = ["--recipe", first, "--model", models[0]]
+    assert deblur(source, "-o", tmp_path / "c.png", *again) == 0
     assert np.array_equal(read_image(tmp_path / "c.png"), result.image)
 
 
@@ -105,7 +110,7 @@ def test_another_number_of_threads_is_told_and_makes_no_visible_difference(
     record = json.loads((tmp_path / "look.json").read_text())
     record["environment"]["threads"] = 64
     (tmp_path / "look.json").write_text(json.dumps(record))
-    flags = ["--recipe", tmp_path / "look.json", "--tile", "16"]
+    flags = ["--recipe", tmp_path / "look.json", "--tile", "16", "--model", models[0]]
     assert deblur(source, "-o", tmp_path / "b.png", *flags) == 0
     said = capsys.readouterr().err
     assert "instead of 64" in said

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,8 @@ def _deblur(given: argparse.Namespace) -> int:
 
     batch = batch_options(given)
     recipe = load_recipe(given.recipe) if given.recipe else None
+    if recipe is not None and "model" in given:
+        recipe = replace(recipe, folder=None)
     options, modulation = _settings(given, recipe)
     if recipe is not None:
         _say_what_differs(recipe, options, batch)
@@ -104,8 +107,6 @@ def _deblur(given: argparse.Namespace) -> int:
 
 def _settings(given: argparse.Namespace, recipe: Recipe | None) -> tuple[DeblurOptions, Modulation]:
     """Combine flags and recipe: what is given on the command line goes before the recipe."""
-    from dataclasses import replace
-
     from napari_kpac.cli.options import given_options
     from napari_kpac.engine import DeblurOptions, Modulation
 

@@ -112,21 +112,27 @@ def _show(given: argparse.Namespace) -> None:
     from napari_kpac.weights import load
 
     net = load(given.model)
-    parameters = count_parameters(net)
     if given.json:
         print_json(
             {
                 "card": net.card.to_dict(),
                 "config": net.config.to_dict(),
-                "parameters": parameters,
+                "parameters": count_parameters(net),
             }
         )
         return
+    _print_network(net)
+
+
+def _print_network(net: Any) -> None:
+    """Show what a network is: its card, its configuration, its size."""
+    from napari_kpac.network import count_parameters
+
     _print_card(net.card.to_dict())
     print("\nnetwork")
     for key, value in net.config.to_dict().items():
         print(f"  {key:<18}{value}")
-    print(f"  {'parameters':<18}{parameters:,}")
+    print(f"  {'parameters':<18}{count_parameters(net):,}")
 
 
 def _print_card(card: dict[str, Any]) -> None:
@@ -169,10 +175,16 @@ def _import(given: argparse.Namespace) -> None:
 
 
 def _install(given: argparse.Namespace) -> None:
-    from napari_kpac.weights import install
+    from napari_kpac.weights import install, load
 
+    net = load(given.source)
+    if not given.json:
+        _print_network(net)
     entry = install(given.source, given.name, overwrite=given.overwrite)
-    _report(given, entry.card.to_dict(), f"installed as {entry.name!r} in {entry.path}")
+    if given.json:
+        print_json(entry.card.to_dict())
+    else:
+        print(f"\ninstalled as {entry.name!r} in {entry.path}")
 
 
 def _report(given: argparse.Namespace, card: dict[str, Any], done: str) -> None:

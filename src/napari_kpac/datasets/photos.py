@@ -6,6 +6,7 @@ Not for: what is made of them (synthesis, evaluation.benchmark).
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from skimage.transform import resize
 from napari_kpac.datasets.reading import read_rgb
 from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.pictures import list_pictures
+from napari_kpac.texts import read_text
 
 MANIFEST = "MANIFEST.csv"
 """File of a folder that says in its columns ``file`` and ``split`` what each picture is for."""
+MOST_BYTES = 100_000_000
 
 
 def find_photos(paths: Iterable[Path]) -> list[Path]:
@@ -62,9 +65,9 @@ def split_of(root: Path) -> dict[str, str] | None:
     if not path.exists():
         return None
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return {row["file"]: row["split"] for row in csv.DictReader(file)}
-    except (OSError, ValueError, KeyError) as error:
+        rows = csv.DictReader(io.StringIO(read_text(path, MOST_BYTES), newline=""))
+        return {row["file"]: row["split"] or "" for row in rows}
+    except (FileError, ValueError, KeyError, csv.Error) as error:
         raise FileError(
             f"cannot read {path}: {error}; it needs the columns file and split"
         ) from error

@@ -6,8 +6,6 @@ Not for: making the maps (optics).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ import tifffile
 
 from napari_kpac.errors import FileError, ImageError
 from napari_kpac.files import replacing
+from napari_kpac.pictures import description_of, picture_size, read_image
 
 SCALE = 1 / 256
 OFFSET = -128.0
@@ -44,23 +43,33 @@ def write_radius(path: Path, radius: npt.NDArray[np.float32]) -> Path:
 
 def read_radius(path: Path) -> npt.NDArray[np.float32]:
     """Read a signed radius map in pixels."""
-    with _opened(path) as (file, scale, offset):
-        radius: npt.NDArray[np.float32] = (file.asarray() * scale + offset).astype(np.float32)
-        return radius
+    scale, offset = _scale(path)
+    try:
+        radius: npt.NDArray[np.float32] = (read_image(path) * scale + offset).astype(np.float32)
+    except FileError as error:
+        raise _no_map(path, error) from error
+    return radius
 
 
 def radius_size(path: Path) -> tuple[int, int]:
     """Return height and width of a radius map, from its header alone."""
-    with _opened(path) as (file, _, _):
-        height, width = file.pages.first.shape
-        return height, width
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[tifffile.TiffFile, float, float]]:
+    _scale(path)
     try:
-        with tifffile.TiffFile(path) as file:
-            described = json.loads(file.pages.first.description)
-            yield file, float(described["scale"]), float(described["offset"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path} is no radius map: {error}; make it again") from error
+        return picture_size(path)
+    except FileError as error:
+        raise _no_map(path, error) from error
+
+
+def _scale(path: Path) -> tuple[float, float]:
+    described = description_of(path)
+    try:
+        scale, offset = float(described["scale"]), float(described["offset"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _no_map(path, "it says nothing of its scale") from error
+    if not np.isfinite((scale, offset)).all():
+        raise _no_map(path, f"its scale is {scale:g}, its offset {offset:g}")
+    return scale, offset
+
+
+def _no_map(path: Path, why: object) -> FileError:
+    return FileError(f"{path} is no radius map: {why}; make it again")

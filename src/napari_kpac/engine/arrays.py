@@ -86,6 +86,8 @@ def as_array(image: Any) -> Any:
         image = _numpy(image)
     if hasattr(image, "dims") and hasattr(image, "data"):
         image = image.data
+    if isinstance(image, np.ma.MaskedArray):
+        image = _unmasked(image)
     if not (hasattr(image, "shape") and hasattr(image, "dtype") and hasattr(image, "__getitem__")):
         image = _numpy(image)
     return image
@@ -147,7 +149,13 @@ def layout_for(array: Any, options: ImageOptions) -> Layout:
 def output_for(layout: Layout, out: Any, image: Any) -> Any:
     """Return where a result goes: what was given, if it fits, or a new array."""
     if out is None:
-        return np.empty(layout.shape, layout.dtype)
+        try:
+            return np.empty(layout.shape, layout.dtype)
+        except (MemoryError, ValueError) as error:
+            raise ImageError(
+                f"a result of shape {layout.shape} and type {layout.dtype} does not fit into "
+                "memory; give out=, for example a Zarr array, or work on files"
+            ) from error
     if tuple(out.shape) != layout.shape:
         raise ImageError(f"out has shape {tuple(out.shape)}, the image {layout.shape}")
     if isinstance(out, np.ndarray) and np.may_share_memory(out, image):
@@ -186,6 +194,17 @@ def _with_channels(layout: Layout, axis: int | None, channels: Sequence[int] | N
         )
     red, green, blue = chosen
     return Layout(layout.shape, layout.dtype, "grey", axis, (red, green, blue))
+
+
+def _unmasked(image: np.ma.MaskedArray[Any, Any]) -> Array:
+    masked = int(np.count_nonzero(np.ma.getmaskarray(image)))
+    if masked:
+        raise ImageError(
+            f"{masked} pixels of the image are masked; say what they are to be first, for example "
+            "with image.filled(0)"
+        )
+    plain: Array = np.asarray(image.data)
+    return plain
 
 
 def _shrinking(shapes: Sequence[tuple[int, ...]]) -> bool:

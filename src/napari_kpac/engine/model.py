@@ -15,7 +15,7 @@ import torch
 
 from napari_kpac.errors import ConfigError
 from napari_kpac.network import KPACNet
-from napari_kpac.weights import ModelCard, find, load, tensors_sha256
+from napari_kpac.weights import ModelCard, find, is_file_name, load, tensors_sha256
 
 Model = str | os.PathLike[str] | KPACNet
 
@@ -34,7 +34,7 @@ def prepare(model: Model, device: torch.device) -> KPACNet:
     if not isinstance(model, str | os.PathLike):
         raise ConfigError(f"model={model!r}: give a name, a path, or a network from kpac.load")
     path = Path(model)
-    if not path.suffix and len(path.parts) == 1:
+    if not is_file_name(str(model)):
         path = find(str(model)).path
     key = (str(path.absolute()), path.stat().st_mtime_ns if path.exists() else 0, str(device))
     with _lock:

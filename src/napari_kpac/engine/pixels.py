@@ -21,6 +21,14 @@ from napari_kpac.options import RangeRule
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MOST_SAMPLES = 4_000_000
+NARROWEST = 1e-300
+"""Ranges must be wider, or dividing by them would overflow."""
+LARGEST = 1e308
+"""Ranges around values beyond would overflow."""
+LARGEST_SINGLE = 1e30
+"""Beyond this, and below its inverse, single precision is not enough for a range."""
+FARTHEST = 1e3
+"""Network values beyond are seen as this: a single hot pixel must not drown all others."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +135,16 @@ def resolve_range(
         return PixelRange(0.0, 1.0, "unit")
     if rule == "auto" and dtype.kind == "f" and sample.min() >= 0 and sample.max() <= 1:
         return PixelRange(0.0, 1.0, "unit")
-    low, high = (float(v) for v in np.percentile(sample, (LOW_PERCENTILE, HIGH_PERCENTILE)))
-    if not high - low > 1e-12 * max(abs(low), abs(high)) or not np.isfinite(high - low):
-        # A constant picture, or one whose width overflows: any range around it will do.
+    # Halved, so that not even the width of all floating-point numbers overflows.
+    found = np.percentile(sample / 2, (LOW_PERCENTILE, HIGH_PERCENTILE))
+    low, high = (float(v) for v in found * 2)
+    if not np.isfinite(high - low):
+        low, high = (float(v) for v in found)
+    if not high - low > max(1e-12 * max(abs(low), abs(high)), NARROWEST):
+        # A constant picture: any range around it will do.
         width = max(1.0, abs(low) * 1e-6)
-        low, high = low - width / 2, low + width / 2
+        centre = min(max(low, -LARGEST), LARGEST)
+        low, high = centre - width / 2, centre + width / 2
     return PixelRange(low, high, "percentile")
 
 
@@ -195,16 +208,25 @@ class PlaneReader:
         The rectangle lies within the picture. Values outside the range pass unharmed, NaN
         stays NaN, integers are rounded and kept within their type.
         """
-        exact = np.dtype(np.float32 if _is_small(out_dtype) else np.float64)
+        exact = self._exact(out_dtype)
         change: Array = residual[0].permute(1, 2, 0).numpy().astype(exact)
-        change *= self.range.half
         if self.channels == 1:
             change = change.mean(axis=-1, keepdims=True)
-        pixels: Array = self._base(rect, exact) + change
+        base = self._base(rect, exact)
+        with np.errstate(over="ignore"):
+            change *= self.range.half
+            pixels: Array = base + change
         if out_dtype.kind in "ui":
             return _to_integers(pixels, out_dtype)
-        with np.errstate(over="ignore"):
-            return np.asarray(pixels, dtype=out_dtype)
+        return _to_floats(pixels, base, out_dtype)
+
+    def _exact(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the type that pixels of another are computed in."""
+        size, half = abs(self.range.low), self.range.half
+        ordinary = size < LARGEST_SINGLE and 1 / LARGEST_SINGLE < half < LARGEST_SINGLE
+        if _is_small(dtype) and ordinary:
+            return np.dtype(np.float32)
+        return np.dtype(np.longdouble if dtype.itemsize > 8 else np.float64)
 
     def _base(self, rect: Rect, dtype: np.dtype[Any]) -> Array:
         if self.base is not None:
@@ -219,15 +241,24 @@ class PlaneReader:
             part = picture[as_slice(rows), as_slice(columns)]
         else:
             part = picture[as_slice(rows), :][:, as_slice(columns)]
-        exact = np.float32 if self.dtype == torch.float32 and _is_small(part.dtype) else np.float64
-        values = torch.from_numpy(np.array(part, dtype=exact))
-        values = values.sub_(self.range.low).div_(self.range.half).sub_(1).to(self.dtype)
+        small = self.dtype == torch.float32 and self._exact(part.dtype) == np.float32
+        with np.errstate(over="ignore"):
+            values = torch.from_numpy(np.array(part, dtype=np.float32 if small else np.float64))
+        values = values.sub_(self.range.low).div_(self.range.half).sub_(1)
+        values = values.clamp_(-FARTHEST, FARTHEST).to(self.dtype)
         return values.permute(2, 0, 1)[None].expand(1, 3, -1, -1)
 
 
 def _is_small(dtype: np.dtype[Any]) -> bool:
     """Tell whether single precision is enough: integers of up to 16 bits, floats of up to 32."""
     return dtype.itemsize <= (2 if dtype.kind in "ui" else 4)
+
+
+def _to_floats(pixels: Array, base: Array, dtype: np.dtype[Any]) -> Array:
+    """Saturate instead of becoming infinite; what was not finite before stays as it was."""
+    info = np.finfo(dtype)
+    found = np.where(np.isfinite(base), np.clip(pixels, info.min, info.max), base)
+    return np.asarray(found, dtype=dtype)
 
 
 def _to_integers(pixels: Array, dtype: np.dtype[Any]) -> Array:

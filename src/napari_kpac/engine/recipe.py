@@ -19,17 +19,16 @@ import numpy.typing as npt
 from PIL import Image
 
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.errors import ConfigError, KpacError, RecipeError
+from napari_kpac.errors import ConfigError, FileError, KpacError, RecipeError
 from napari_kpac.files import replacing
 from napari_kpac.options import DeblurOptions
-from napari_kpac.pictures import WRITABLE, description_of
+from napari_kpac.pictures import WRITABLE, description_of, read_image
+from napari_kpac.texts import read_text
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1
 _WHERE = ("model", "device", "tile", "memory")
 """Options that do not decide about the pixels (the model does, by its hash)."""
-MOST_BYTES = 1_000_000
-"""A recipe is small; a larger file is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +41,8 @@ class Recipe:
     model_sha256: str
     environment: Mapping[str, Any] = field(default_factory=dict)
     """What else may touch the last bits: device, threads, tile plan, versions."""
+    folder: Path | None = None
+    """Where the recipe was read; None for one that was not, or whose model the caller chose."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -125,13 +126,9 @@ def load_recipe(path: str | os.PathLike[str]) -> Recipe:
     try:
         if path.suffix.lower() in WRITABLE:
             return _from_dict(description_of(path), path)
-        if path.stat().st_size > MOST_BYTES:
-            raise RecipeError("too large to be a recipe")
-        return _from_dict(json.loads(path.read_text(encoding="utf-8")), path)
+        return _from_dict(json.loads(read_text(path)), path)
     except KpacError as error:
-        raise RecipeError(f"{path}: {error}") from error
-    except OSError as error:
-        raise RecipeError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise RecipeError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RecipeError(f"{path}: not a valid recipe ({error!r})") from error
 
@@ -159,15 +156,20 @@ def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
     model = values["model"]
     if not isinstance(model["name"], str) or not isinstance(model["sha256"], str):
         raise RecipeError("the recipe names no model")
+    environment = values["environment"]
+    if not isinstance(environment, dict):
+        raise RecipeError("the recipe does not say where it was made")
     options = DeblurOptions.from_dict(values["options"])
-    return Recipe(options, modulation, model["name"], model["sha256"], values["environment"])
+    if not isinstance(options.model, str) or not isinstance(options.device, str):
+        raise RecipeError("the recipe names no model or no device")
+    folder = path.absolute().parent
+    return Recipe(options, modulation, model["name"], model["sha256"], environment, folder)
 
 
 def _read_image(path: Path) -> npt.NDArray[np.uint16]:
     try:
-        with Image.open(path, formats=["PNG"]) as image:
-            pixels = np.asarray(image)
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        pixels = read_image(path)
+    except FileError as error:
         raise RecipeError(f"its image {path.name} is missing or damaged ({error})") from error
     if pixels.ndim != 2:
         raise RecipeError(f"its image {path.name} is not grey")

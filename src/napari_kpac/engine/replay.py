@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from napari_kpac.engine.device import resolve
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.errors import DeviceError, RecipeError
-from napari_kpac.weights import load
+from napari_kpac.weights import is_file_name, load
 
 
 def check_model(recipe: Recipe, model: str) -> None:
@@ -26,6 +27,11 @@ def check_model(recipe: Recipe, model: str) -> None:
     """
     if model != recipe.options.model or recipe.options.method != "kpac":
         return
+    if recipe.folder is not None and is_file_name(model) and not _is_below(recipe.folder, model):
+        raise RecipeError(
+            f"the recipe names the model file {model}, which is not in the recipe's folder; if you "
+            f"trust both, name the model explicitly (--model {model})"
+        )
     card = load(model).card
     if card.sha256 != recipe.model_sha256:
         raise RecipeError(
@@ -35,10 +41,17 @@ def check_model(recipe: Recipe, model: str) -> None:
         )
 
 
-def recorded_plan(environment: Mapping[str, Any], own: Plan) -> Plan:
+def _is_below(folder: Path, name: str) -> bool:
+    """Tell whether a file lies in a folder; a name that leads elsewhere is not looked at."""
+    path = Path(os.path.abspath(name))  # noqa: PTH100 - resolve() would touch the file
+    return path.is_relative_to(folder) and path.resolve().is_relative_to(folder.resolve())
+
+
+def recorded_plan(environment: Mapping[str, Any], own: Plan, multiple: int = 1) -> Plan:
     """Return the recorded plan where the picture has that size and it needs no more memory.
 
     Else the plan that the budget leads to; the result is then the same within rounding.
+    Tiles must be multiples of ``multiple``.
     """
     values = environment.get("plan")
     names = {item.name for item in fields(Plan)} - {"budget"}
@@ -46,7 +59,9 @@ def recorded_plan(environment: Mapping[str, Any], own: Plan) -> Plan:
         return own
     try:
         plan = replace(own, **{**values, "kept_skips": tuple(map(int, values["kept_skips"]))})
-        return plan if plan.needs_no_more_than(own) else own
+        whole = all(type(each) is int for each in (plan.height, plan.width, plan.tile, plan.band))
+        fits = whole and type(plan.scratch) is bool and plan.tile % multiple == 0
+        return plan if fits and plan.needs_no_more_than(own) else own
     except (TypeError, ValueError):
         return own
 

@@ -101,7 +101,7 @@ class NetworkWork:
         # What is read by block is not held; its result may be.
         self.plan = plan or self.job.plan(pictures=1 if self.by_block else held)
         if recorded is not None:
-            self.plan = recorded_plan(recorded, self.plan)
+            self.plan = recorded_plan(recorded, self.plan, self.scale)
 
     def load(self, plane: Plane) -> PlaneReader:
         """Read a picture; large ones are only opened."""

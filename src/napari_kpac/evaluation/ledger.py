@@ -12,6 +12,8 @@ import hashlib
 import io
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,5 +185,5 @@ def _read_evidence(path: Path) -> Evidence:
         with np.load(path, allow_pickle=False) as file:
             values = {name: file[name] for name in file.files}
             return Evidence(values, values.pop("blurred"))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise FileError(f"{path} is damaged: {error}; choose another folder") from error

@@ -7,21 +7,19 @@ Not for: the formats themselves, one module a family; results that are written b
 from __future__ import annotations
 
 import json
-import struct
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import imagecodecs
 import numpy as np
 import numpy.typing as npt
-import tifffile
-from PIL import Image, UnidentifiedImageError
 
-from napari_kpac.errors import FileError
+from napari_kpac.errors import FileError, KpacError, MissingExtraError
 from napari_kpac.files import replacing
 from napari_kpac.pictures import plain, raw, tiff, zarrs
+from napari_kpac.pictures.bounds import check_claim
 from napari_kpac.pictures.metadata import Metadata
 
 PLAIN, TIFF, ZARR, RAW = plain.SUFFIXES, tiff.SUFFIXES, zarrs.SUFFIXES, raw.SUFFIXES
@@ -30,20 +28,9 @@ SUFFIXES = PLAIN + TIFF
 WRITABLE = SUFFIXES + ZARR
 READABLE = WRITABLE + RAW
 
-UNREADABLE = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    KeyError,
-    IndexError,
-    TypeError,
-    struct.error,
-    UnidentifiedImageError,
-    Image.DecompressionBombError,
-    tifffile.TiffFileError,
-    imagecodecs.PngError,
-)
-"""What libraries raise for files that are damaged, or no pictures."""
+UNREADABLE = Exception
+"""What libraries raise for files that are damaged, or no pictures: there is no end to the list,
+every codec has an error of its own."""
 
 
 @dataclass
@@ -90,15 +77,28 @@ def open_picture(path: Path, *, whole: bool = False) -> Picture:
                 array, metadata = raw.read(path)
             else:
                 array, metadata = plain.read(path)
+            if 0 in array.shape:
+                raise FileError(f"{path}: an empty picture, of shape {tuple(array.shape)}")
             if whole:
-                array = np.asarray(array[...])
+                array = _whole(path, array)
             return Picture(path, array, metadata, stack.pop_all())
     except FileNotFoundError as error:
         raise FileError(f"{path}: there is no such file") from error
-    except FileError:
+    except KpacError:
         raise
+    except MemoryError as error:
+        raise FileError(f"{path}: too large for the memory that is free") from error
     except UNREADABLE as error:
         raise FileError(f"{path}: cannot be read as an image ({error})") from error
+
+
+def _whole(path: Path, array: Any) -> npt.NDArray[Any]:
+    """Load what may lie in a store, where gaps take no room."""
+    if not isinstance(array, np.ndarray):
+        files = path.rglob("*") if path.is_dir() else (path,)
+        stored = sum(each.stat().st_size for each in files if each.is_file())
+        check_claim(path, math.prod(array.shape) * np.dtype(array.dtype).itemsize, stored)
+    return np.asarray(array[...])
 
 
 def read_image(path: Path) -> npt.NDArray[Any]:
@@ -151,5 +151,7 @@ def description_of(path: Path) -> Any:
         else:
             text = tiff.description(path) if suffix in TIFF else plain.description(path)
         return json.loads(text)
+    except MissingExtraError:
+        raise
     except UNREADABLE:
         return None

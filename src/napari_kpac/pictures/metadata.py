@@ -15,6 +15,8 @@ from PIL import Image
 
 Array = npt.NDArray[Any]
 
+SMALLEST_SIZE = 1e-9
+"""Of a pixel in its unit, or a resolution; files keep fractions of 32-bit numbers."""
 ORIENTATION = 0x0112
 EXIF_IFD, GPS_IFD = 0x8769, 0x8825
 MAKER_NOTE = 0x927C
@@ -43,12 +45,26 @@ class Metadata:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What only the format itself understands, by format: ``tiff``, ``zarr``."""
 
+    def __post_init__(self) -> None:
+        """Leave out sizes that no pixel has: they must not cost the picture."""
+        if self.resolution is not None and not all(map(_is_size, self.resolution)):
+            object.__setattr__(self, "resolution", None)
+        kept = {axis: size for axis, size in self.scale.items() if _is_size(size)}
+        object.__setattr__(self, "scale", kept)
+        units = {axis: unit for axis, unit in self.units.items() if unit and unit.isprintable()}
+        object.__setattr__(self, "units", units)
+
     @property
     def picture_scale(self) -> tuple[tuple[float, float], str] | None:
         """Size of a pixel along rows and columns and its unit; None where unknown."""
         if "Y" not in self.scale or "X" not in self.scale:
             return None
         return (self.scale["Y"], self.scale["X"]), self.units.get("X", "pixel")
+
+
+def _is_size(value: Any) -> bool:
+    """Tell whether something can be the size of a pixel, or a number of pixels per unit."""
+    return isinstance(value, int | float) and SMALLEST_SIZE <= value <= 1 / SMALLEST_SIZE
 
 
 def fitting_icc(profile: Any, channels: int) -> bytes | None:

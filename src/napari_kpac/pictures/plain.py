@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from napari_kpac.errors import FileError
+from napari_kpac.pictures.bounds import DEFLATED, check_claim
 from napari_kpac.pictures.metadata import (
     ORIENTATION,
     Array,
@@ -26,7 +27,10 @@ from napari_kpac.pictures.metadata import (
 )
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
+KINDS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "PPM", "WEBP")
+"""What such a file may be in fact. Pillow knows more, one of which it hands to Ghostscript."""
 
+PNG_SIGNATURE = 8
 PNG_HEADER = 33
 """Length of a PNG file's signature and first chunk."""
 METRES_PER_INCH = 0.0254
@@ -35,9 +39,37 @@ MOST_COMMENT = 65_000
 QUALITY = 95
 
 
+def opened(path: Path) -> Image.Image:
+    """Open a file, if it is of a kind that is read in this process and can be what it claims."""
+    image = Image.open(path, formats=KINDS)
+    try:
+        if image.format == "PNG":
+            _check_chunks(path)
+        width, height = image.size
+        # Of the kinds that are read, the tightest have a bit for a pixel, packed.
+        check_claim(path, width * height // 8, path.stat().st_size, DEFLATED)
+    except BaseException:
+        image.close()
+        raise
+    return image
+
+
+def _check_chunks(path: Path) -> None:
+    """Raise where a chunk of a PNG file is longer than the file: memory is taken by its word."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        place, kind = PNG_SIGNATURE, b""
+        while place < size and kind != b"IEND":
+            file.seek(place)
+            length, kind = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
+            place += length + 12
+    if place > size:
+        raise FileError(f"{path}: cannot be read as an image (it is cut off)")
+
+
 def read(path: Path) -> tuple[Array, Metadata]:
     """Read a picture with its bit depth; its orientation is applied."""
-    with Image.open(path) as image:
+    with opened(path) as image:
         info = dict(image.info)
         deep = image.format == "PNG" and _is_deep(path)
         # Pillow would decode a deep file just to look for EXIF behind its pixels.
@@ -99,7 +131,7 @@ def check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffix: str)
 
 def description(path: Path) -> str:
     """Return the description that was put into a file, empty where there is none."""
-    with Image.open(path) as image:
+    with opened(path) as image:
         found = image.info.get("Description") or image.info.get("comment") or ""
     return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
 

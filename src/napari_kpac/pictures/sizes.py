@@ -8,11 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import tifffile
 from PIL import ExifTags, Image
 
 from napari_kpac.errors import FileError
+from napari_kpac.pictures import tiff
 from napari_kpac.pictures.formats import SUFFIXES, TIFF, UNREADABLE
+from napari_kpac.pictures.plain import opened
 
 TURNED = (5, 6, 7, 8)
 """Orientations that swap height and width."""
@@ -43,7 +44,7 @@ def picture_size(path: Path) -> tuple[int, int]:
     try:
         if path.suffix.lower() in TIFF:
             return _tiff_size(path)
-        with Image.open(path) as image:
+        with opened(path) as image:
             width, height = image.size
             turned = _is_turned(image)
             if not _has_end(image, path):
@@ -51,6 +52,8 @@ def picture_size(path: Path) -> tuple[int, int]:
             return (width, height) if turned else (height, width)
     except FileNotFoundError as error:
         raise FileError(f"{path}: there is no such file") from error
+    except FileError:
+        raise
     except UNREADABLE as error:
         raise FileError(f"{path}: cannot be read as an image ({error})") from error
 
@@ -71,12 +74,13 @@ def _has_end(image: Image.Image, path: Path) -> bool:
 
 
 def _tiff_size(path: Path) -> tuple[int, int]:
-    with tifffile.TiffFile(path) as file:
+    with tiff.opened(path) as file:
         shape, dtype = file.series[0].shape, file.series[0].dtype
         if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] > 4):
             raise ValueError(f"shape {shape} is not that of one picture")
         if dtype not in (np.uint8, np.uint16) and not np.issubdtype(dtype, np.floating):
             raise ValueError(f"pixels of type {dtype} are not supported")
+        tiff.check_series(path, file, file.series[0], whole=True)
         page = file.pages.first
         ends = np.add(page.dataoffsets, page.databytecounts)
         if max(ends) > path.stat().st_size:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +18,10 @@ import numpy as np
 import tifffile
 
 from napari_kpac.errors import FileError
+from napari_kpac.pictures.bounds import SPARSE, check_claim, check_ome
 from napari_kpac.pictures.mapped import MappedArray
 from napari_kpac.pictures.metadata import Array, Metadata, upright
+from napari_kpac.pictures.stored import StoredArray
 from napari_kpac.pictures.tiff_metadata import append_exif, exif_tags, flavour_of, read_metadata
 
 SUFFIXES = (".tif", ".tiff")
@@ -29,11 +33,15 @@ TILED_FROM = 16_000_000
 """Bytes of a page: larger ones are copied in tiles."""
 TILE = 512
 JOINING = "YX"
+BIG = 43
+"""Version in the header of BigTIFF."""
+UNPACKED = 8
+"""Bytes of pixels for a byte of a file without compression: bits become bytes."""
 
 
 def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Metadata]:
     """Open a file; large ones stay on the disk, and open until the stack is closed."""
-    file = stack.enter_context(tifffile.TiffFile(path))
+    file = stack.enter_context(opened(path))
     series = _series(path, file)
     page = series.keyframe
     photometric = page.photometric.name
@@ -46,11 +54,63 @@ def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Met
     orientation = int(page.tags.valueof(274, default=1))
     # What has to be rearranged is rearranged in memory.
     in_memory = photometric == "PALETTE" or orientation != 1 or not _in_order(series.axes)
+    check_series(path, file, series, whole=whole or in_memory)
     if in_memory or whole or series.nbytes <= WHOLE_UP_TO:
         array = _loaded(series, orientation)
     else:
         array = _left_there(path, series)
     return array, metadata
+
+
+def opened(path: Path) -> tifffile.TiffFile:
+    """Open a file whose description does not lead out of its folder.
+
+    Kinds that gather their pages by an index of files are read as the plain files they also are.
+    """
+    file = tifffile.TiffFile(path, is_ndtiff=False, is_mmstack=False)
+    try:
+        _check_pages(path, file)
+        if file.is_ome:
+            check_ome(path, tifffile.xml2dict(file.ome_metadata or ""))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_pages(path: Path, file: tifffile.TiffFile) -> None:
+    """Raise where the directories of a file lead in a circle: readers would go round for ever."""
+    kind, handle = file.tiff, file.filehandle
+    handle.seek(kind.offsetsize if kind.version == BIG else 4)
+    seen: set[int] = set()
+    while True:
+        place = handle.read(kind.offsetsize)
+        if len(place) < kind.offsetsize:
+            return
+        (offset,) = struct.unpack(kind.offsetformat, place)
+        if offset == 0 or offset >= handle.size:
+            return
+        if offset in seen:
+            raise FileError(f"{path}: its pages lead back to one another; it is damaged")
+        seen.add(offset)
+        handle.seek(offset)
+        count = handle.read(kind.tagnosize)
+        if len(count) < kind.tagnosize:
+            return
+        handle.seek(struct.unpack(kind.tagnoformat, count)[0] * kind.tagsize, os.SEEK_CUR)
+
+
+def check_series(path: Path, file: tifffile.TiffFile, series: Any, *, whole: bool) -> None:
+    """Raise where pixels cannot be in the file, or a part of them (or all) not in memory."""
+    pages = [page for page in series.pages if page is not None]
+    files = {page.parent for page in pages} | {file}
+    stored = sum(Path(each.filehandle.path).stat().st_size for each in files)
+    if any(max(page.databytecounts, default=0) > stored for page in pages):
+        raise FileError(f"{path}: a part of it is longer than the file; it is damaged or cut off")
+    most = UNPACKED if series.keyframe.compression == 1 else SPARSE
+    check_claim(path, math.prod(series.keyframe.chunks) * series.dtype.itemsize, stored, most)
+    if whole or series.dataoffset is not None:
+        check_claim(path, series.nbytes, stored, most)
 
 
 def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
@@ -87,7 +147,7 @@ def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
 
 def description(path: Path) -> str:
     """Return the description that was put into a file, empty where there is none."""
-    with tifffile.TiffFile(path) as file:
+    with opened(path) as file:
         if file.is_imagej:
             return str((file.imagej_metadata or {}).get("Info", ""))
         if file.is_ome:
@@ -138,7 +198,7 @@ def _left_there(path: Path, series: Any) -> Any:
     except ImportError:
         # Only the memory that it takes differs.
         return series.asarray()
-    return zarr.open(series.aszarr(level=0), mode="r")
+    return StoredArray(path, zarr.open(series.aszarr(level=0), mode="r"))
 
 
 def _parts(image: Any, start: int, *, tiled: bool) -> Iterator[Array]:

@@ -78,6 +78,8 @@ def flavour_of(
     own = metadata.extra.get("tiff", {})
     flavour = own.get("flavour", "ome" if metadata.scale else "plain")
     axes = metadata.axes if len(metadata.axes) == len(shape) else ""
+    if "S" in axes and (not axes.endswith("S") or shape[-1] not in (3, 4)):
+        axes = ""
     known = set(axes) <= set("TCZYXS") and len(set(axes)) == len(axes)
     if flavour == "imagej" and axes and _fits_imagej(axes, dtype):
         about = {**own.get("kept", {}), "axes": axes, "Info": description}

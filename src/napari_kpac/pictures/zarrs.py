@@ -5,6 +5,7 @@ Of a multiscale image the full resolution is read and written. Not for: plates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,17 @@ import numpy as np
 
 from napari_kpac.errors import FileError
 from napari_kpac.extras import require
+from napari_kpac.pictures.bounds import check_claim
 from napari_kpac.pictures.metadata import Metadata
+from napari_kpac.pictures.stored import StoredArray
 from napari_kpac.units import long_unit, short_unit
 
 SUFFIXES = (".zarr",)
 RECIPE = "napari_kpac"
 """Name of the attribute that says how a result was made."""
 BLOCK = 512
+MOST_PIECE = 4_000_000_000
+"""Bytes of a chunk: codecs know no larger ones."""
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 _TYPES = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 
@@ -40,7 +45,8 @@ def read(path: Path) -> tuple[Any, Metadata]:
         raise FileError(f"{path}: cannot be read as Zarr ({error})") from error
     own: dict[str, Any] = {"format": node.metadata.zarr_format, "attributes": dict(node.attrs)}
     if isinstance(node, zarr.Array):
-        return node, Metadata(axes=_axes_of(node), extra={"zarr": own})
+        _check_array(path, node)
+        return StoredArray(path, node), Metadata(axes=_axes_of(node), extra={"zarr": own})
     image = _multiscale(path, node)
     if image is None:
         arrays = list(node.arrays())
@@ -50,7 +56,9 @@ def read(path: Path) -> tuple[Any, Metadata]:
                 "array itself"
             )
         own["inner"] = arrays[0][0]
-        return arrays[0][1], Metadata(axes=_axes_of(arrays[0][1]), extra={"zarr": own})
+        _check_array(path, arrays[0][1])
+        array = arrays[0][1]
+        return StoredArray(path, array), Metadata(axes=_axes_of(array), extra={"zarr": own})
     return _read_ome(path, node, image, own)
 
 
@@ -160,9 +168,25 @@ def _read_ome(
         }
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise FileError(f"{path}: its OME-Zarr description is damaged ({error!r})") from error
+    if not isinstance(array, require("zarr", "formats", "").Array):
+        raise FileError(f"{path}: its OME-Zarr description names a group, not an array")
+    _check_array(path, array)
     own["ome"] = dict(image)
     scale = {letter: size for letter, size in named.items() if letter in units or size != 1}
-    return array, Metadata(axes=letters, scale=scale, units=units, extra={"zarr": own})
+    about = Metadata(axes=letters, scale=scale, units=units, extra={"zarr": own})
+    return StoredArray(path, array), about
+
+
+def _check_array(path: Path, array: Any) -> None:
+    """Raise unless the values are numbers, packed without pickles, in pieces that fit."""
+    about = array.metadata
+    codecs = [getattr(about, name, None) for name in ("filters", "compressor", "codecs")]
+    if "pickle" in repr(codecs).lower():
+        raise FileError(f"{path}: its values are pickled, and reading them could run code; refused")
+    if np.dtype(array.dtype).kind not in "buifc":
+        raise FileError(f"{path}: holds {array.dtype} values; an image has numbers")
+    piece = math.prod(array.chunks) * np.dtype(array.dtype).itemsize
+    check_claim(path, piece, MOST_PIECE, 1)
 
 
 def _sizes(transforms: Any, axes: int) -> Any:

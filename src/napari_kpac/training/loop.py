@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.errors import CancelledError, TrainingError
+from napari_kpac.errors import CancelledError, FileError, TrainingError
 from napari_kpac.network import KPACNet
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.training.carding import card_of_run
@@ -123,7 +123,12 @@ def read_trained(run: str | Path) -> Network:
     """Make the network of a run with its averaged weights, as they are after its last step."""
     folder = RunFolder(run)
     net = start_network(folder.options())
-    net.load_state_dict(averaged_weights(folder.state))
+    try:
+        net.load_state_dict(averaged_weights(folder.state))
+    except RuntimeError as error:  # what torch raises where names or shapes differ
+        raise FileError(
+            f"{folder.state} belongs to another network than its run's options describe"
+        ) from error
     return net.requires_grad_(False).eval()
 
 

@@ -12,9 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.names import check_name
-from napari_kpac.options import option, parse_numbers
+from napari_kpac.options import is_number, option, parse_numbers
+from napari_kpac.texts import read_text
 
 TrainKind = Literal["synthetic", "dpdd", "pairs"]
 Network = Literal["kpac", "residual"]
@@ -97,7 +98,7 @@ class TrainOptions:
             value = getattr(self, name)
             if isinstance(value, bool) or not low <= value <= high:
                 raise ConfigError(f"{name}={value!r}: must lie in {low:g}..{high:g}")
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+        if len(self.betas) != 2 or not all(is_number(b) and 0 <= b < 1 for b in self.betas):
             raise ConfigError(f"betas={self.betas}: must be two numbers from 0 up to 1")
         if self.crop % 2**self.levels:
             raise ConfigError(
@@ -200,12 +201,12 @@ def preset_values(name: str | Path) -> dict[str, Any]:
                 f"no preset is called {text!r}; there are {', '.join(PRESETS)}; or give a .toml"
             )
         try:
-            content = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the preset {path}: {error}") from error
+            content = read_text(path)
+        except FileError as error:
+            raise ConfigError(f"cannot read the preset {error}") from error
     try:
         values = tomllib.loads(content)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the preset {text} is not valid TOML: {error}") from error
     return values
 

@@ -16,6 +16,7 @@ from typing import Any
 from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.files import replacing
 from napari_kpac.pictures import write_image
+from napari_kpac.texts import read_text
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.validation import Scores
 
@@ -61,9 +62,11 @@ class RunFolder:
         """Read the options that the run was begun with."""
         path = self.path / OPTIONS
         try:
-            values = json.loads(path.read_text("utf-8"))
-        except FileNotFoundError as error:
-            raise FileError(f"{self.path} holds no run (it has no {OPTIONS})") from error
+            if not path.exists():
+                raise FileError(f"{self.path} holds no run (it has no {OPTIONS})")
+            values = json.loads(read_text(path))
+        except FileError:
+            raise
         except (OSError, ValueError, RecursionError) as error:
             raise FileError(f"cannot read {path}: {error}") from error
         if not isinstance(values, dict):

@@ -21,6 +21,8 @@ from napari_kpac.errors import FileError
 from napari_kpac.files import replacing
 from napari_kpac.training.options import TrainOptions
 
+MOST = 10**12
+"""No run has more steps or takes longer."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -105,7 +107,7 @@ def load_state(
         with safe_open(path, framework="pt") as file:
             counters = _counters(file.metadata() or {})
             saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise FileError(f"{path} is damaged and cannot be resumed: {error}") from error
     for parameter in net.parameters():
         optimiser.state[parameter] = {
@@ -146,4 +148,9 @@ def _counters(metadata: dict[str, Any]) -> Counters:
     values = json.loads(metadata.get("counters", "null"))
     if not isinstance(values, dict) or set(values) != {item.name for item in fields(Counters)}:
         raise ValueError("it has no counters")
+    for item in fields(Counters):
+        value, whole = values[item.name], type(item.default) is int
+        fits = isinstance(value, int if whole else int | float) and value >= 0
+        if not fits or (isinstance(value, int) and value > MOST):
+            raise ValueError(f"its counter {item.name} is {value!r:.40}")
     return Counters(**values)

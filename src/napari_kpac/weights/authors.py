@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +27,25 @@ from napari_kpac.weights.unpickle import FloatArray, read_array_list
 MAX_BYTES = 512 * 2**20
 ROOT = "deblur_net/"
 
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
-"""The ways in which zipfile reports damage, encryption and unknown compression."""
+MOST_MEMBERS = 1000
+
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    KeyError,
+    struct.error,
+    tokenize.TokenError,
+)
+"""The ways in which zipfile and NumPy's header reader report damage."""
+
+
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class _Slot(NamedTuple):
@@ -175,6 +194,10 @@ def _read_archive(path: Path) -> list[FloatArray] | dict[str, FloatArray]:
             infos = archive.infolist()
             if sum(info.file_size for info in infos) > MAX_BYTES:
                 raise WeightsError(f"larger than {MAX_BYTES >> 20} MB unpacked; refused")
+            if len(infos) > MOST_MEMBERS:
+                raise WeightsError(f"an archive of {len(infos)} arrays; refused")
+            if any(info.compress_type not in _PACKED for info in infos):
+                raise WeightsError("packed in a way that NumPy does not use; refused")
             if [info.filename for info in infos] == ["params.npy"]:
                 return _read_npy_list(_member(archive, infos[0]))
             return {

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from napari_kpac.errors import WeightsError
 from napari_kpac.names import check_name
+from napari_kpac.options import is_number
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,13 @@ class ModelCard:
             value = getattr(self, item.name)
             if item.name == "figures":
                 fits = isinstance(value, Mapping) and all(
-                    isinstance(key, str) and isinstance(number, int | float)
+                    isinstance(key, str) and _is_text(key) and is_number(number)
                     for key, number in value.items()
                 )
             else:
-                fits = isinstance(value, str)
+                fits = isinstance(value, str) and _is_text(value)
             if not fits:
-                raise WeightsError(f"model card: field {item.name!r} has a bad value {value!r}")
+                raise WeightsError(f"model card: field {item.name!r} has a bad value {value!r:.80}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -61,6 +62,11 @@ class ModelCard:
             raise WeightsError("the model card is missing or has no name")
         known = {item.name for item in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in known})
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether a text can be shown: on a terminal, control characters are commands."""
+    return all(character.isprintable() or character in "\n\t" for character in value)
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:

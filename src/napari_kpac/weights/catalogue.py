@@ -5,6 +5,7 @@ Not for: the contents of weight files (store.py, authors.py).
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -25,7 +26,9 @@ from napari_kpac.weights.store import SUFFIX, describe, read_network, save_netwo
 
 DEFAULT = "kpac-3level"
 ALIASES = {"default": DEFAULT}
-BUNDLED = Path(__file__).parent / "bundled"
+BUNDLED = Path(__file__).absolute().parent / "bundled"
+SUMS = "SHA256SUMS"
+"""File beside the bundled models, as sha256sum writes it."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,34 @@ def load(model: str | os.PathLike[str] = "default") -> KPACNet:
     path = Path(text)
     if path.suffix == ".npz":
         return _imported(path, path.stem)
-    if path.suffix == SUFFIX or len(path.parts) > 1:
-        return read_network(path)
-    return read_network(find(text).path)
+    if not is_file_name(text):
+        path = find(text).path
+    if path.absolute().parent == BUNDLED:
+        check_bundled(path.name)
+    return read_network(path)
+
+
+def is_file_name(model: str) -> bool:
+    """Tell whether a model is given as a file, and not by a name of the catalogue."""
+    path = Path(model)
+    return path.suffix in (SUFFIX, ".npz") or len(path.parts) > 1
+
+
+def check_bundled(name: str) -> None:
+    """Raise unless a bundled file is, byte by byte, the one that was released."""
+    path, sums = BUNDLED / name, BUNDLED / SUMS
+    try:
+        lines = (line.split() for line in sums.read_text("ascii").splitlines())
+        listed = {file_name: digest for digest, file_name in lines}
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path}: cannot be checked ({error}); install again") from error
+    if listed.get(name) != found:
+        raise WeightsError(
+            f"{path}: not the file that came with the package ({SUMS} has another SHA-256 for "
+            "it); install napari-kpac again"
+        )
 
 
 def import_weights(
@@ -153,10 +181,10 @@ def _entries() -> Iterator[ModelEntry]:
         for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
             try:
                 config, card = describe(path)
+                # The name in the catalogue is that of the file: two files cannot share it.
+                card = replace(card, name=check_name(path.stem))
             except WeightsError:
                 continue
-            # The name in the catalogue is that of the file: two files cannot share it.
-            card = card if card.name == path.stem else replace(card, name=check_name(path.stem))
             if card.name not in seen:
                 seen.add(card.name)
                 yield ModelEntry(card, config, path, origin)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ import numpy.typing as npt
 from napari_kpac.errors import WeightsError
 
 FloatArray = npt.NDArray[np.floating[Any]]
+
+MOST_MEMOS = 100_000
+"""Things that a pickle may refer to again; the parser makes a table as large as it is told."""
 
 
 class _Dtype:
@@ -65,14 +69,23 @@ class _Array:
 
     def resolve(self) -> FloatArray:
         """Build the real array, if it is floating point and its bytes are all there."""
+        raw, shape, dtype, fortran = self._content()
+        flat: FloatArray = np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="))
+        return flat.reshape(shape, order="F" if fortran else "C")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the real array."""
+        return len(self._content()[0])
+
+    def _content(self) -> tuple[bytes, tuple[int, ...], np.dtype[Any], bool]:
         shape, dtype, fortran, content = self._parts()
         if dtype.kind != "f":
             raise WeightsError("expected arrays of floating-point numbers")
-        raw = content.encode("latin1") if isinstance(content, str) else content
+        raw = _bytes(content) if isinstance(content, str) else content
         if not isinstance(raw, bytes) or len(raw) != dtype.itemsize * _product(shape):
             raise WeightsError("an array in the pickle does not have the bytes its shape needs")
-        flat: FloatArray = np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="))
-        return flat.reshape(shape, order="F" if fortran else "C")
+        return raw, shape, dtype, fortran
 
     def _parts(self) -> tuple[tuple[int, ...], np.dtype[Any], bool, object]:
         if self.state is None:
@@ -100,10 +113,11 @@ def _reconstruct(kind: object, shape: object, code: object) -> _Array:
     return _Array()
 
 
-def _latin1(text: object, encoding: object = "latin1") -> bytes:
-    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise WeightsError("the pickle holds a damaged byte string")
-    return text.encode("latin1")
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("latin1")
+    except UnicodeEncodeError as error:
+        raise WeightsError("the pickle holds a damaged byte string") from error
 
 
 _ADMITTED = {
@@ -111,12 +125,17 @@ _ADMITTED = {
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy", "ndarray"): _ARRAY_TYPE,
     ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _latin1,
 }
 
 
 class _Parser(pickle.Unpickler):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data), encoding="latin1")
+        self._room = len(data)
+
     def find_class(self, module_name: str, global_name: str) -> Any:
+        if (module_name, global_name) == ("_codecs", "encode"):
+            return self._latin1
         try:
             return _ADMITTED[module_name, global_name]
         except KeyError:
@@ -125,11 +144,21 @@ class _Parser(pickle.Unpickler):
                 "only plain NumPy arrays are admitted, so the file was refused"
             ) from None
 
+    def _latin1(self, text: object, encoding: object = "latin1") -> bytes:
+        """Stand for ``_codecs.encode``; all together it gives no more than the file has."""
+        if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+            raise WeightsError("the pickle holds a damaged byte string")
+        self._room -= len(text)
+        if self._room < 0:
+            raise WeightsError("the pickle unfolds to more than the file holds; refused")
+        return _bytes(text)
+
 
 def read_array_list(data: bytes) -> list[FloatArray]:
     """Read a pickled 1-D object array of floating-point arrays, by Python 2 or 3."""
     try:
-        content = _Parser(io.BytesIO(data), encoding="latin1").load()
+        _check_operations(data)
+        content = _Parser(data).load()
     except WeightsError:
         raise
     except Exception as error:
@@ -141,7 +170,16 @@ def read_array_list(data: bytes) -> list[FloatArray]:
     for array in arrays:
         if not isinstance(array, _Array):
             raise WeightsError(f"the list holds a {type(array).__name__} where an array belongs")
+    if sum(array.size for array in arrays) > len(data):
+        raise WeightsError("the pickle unfolds to more than the file holds; refused")
     return [array.resolve() for array in arrays]
+
+
+def _check_operations(data: bytes) -> None:
+    """Go through the operations without doing them: lengths must be true, and tables small."""
+    for operation, argument, _ in pickletools.genops(data):
+        if operation.name.endswith("PUT") and int(argument or 0) > MOST_MEMOS:
+            raise WeightsError(f"the pickle numbers something {argument}; refused")
 
 
 def _product(shape: tuple[int, ...]) -> int:
