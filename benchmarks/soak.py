@@ -17,6 +17,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -86,12 +87,16 @@ class Problems:
         notification_manager.notification_ready.disconnect(self._hear)
 
     def note(self, where: str, kind: Any, value: Any) -> None:
-        """Keep a problem."""
-        self.found.append(f"{where}: {getattr(kind, '__name__', kind)}: {value}")
+        """Keep a problem, with the way that led to it."""
+        text = f"{where}: {getattr(kind, '__name__', kind)}: {value}"
+        if isinstance(value, BaseException):
+            text += "\n" + "".join(traceback.format_exception(value))
+        self.found.append(text)
 
     def _hear(self, event: Any) -> None:
         if str(event.severity) in ("error", "warning"):
-            self.note("notification", event.severity, event.message)
+            wrong = getattr(event, "exception", None)
+            self.note("notification", event.severity, wrong or event.message)
 
 
 class Soak:
@@ -107,12 +112,12 @@ class Soak:
         self.problems = Problems()
         coffee = data.coffee()
         grey = coffee[..., 1]
-        stack = np.stack([grey[:160, :200], grey[100:260, 100:300], grey[200:360, 300:500]])
+        stack = np.stack([grey[:80, :100], grey[100:180, 100:200], grey[200:280, 300:400]])
         self.pictures: list[tuple[Any, dict[str, Any]]] = [
-            (coffee[60:300, 100:420], {}),
-            (grey[:200, :260].astype(np.uint16) * 200, {"gamma": 0.8}),
+            (coffee[60:180, 100:260], {}),
+            (grey[:100, :132].astype(np.uint16) * 200, {"gamma": 0.8}),
             (stack.astype(np.float32) / 255, {}),
-            (da.from_array(stack, chunks=(1, 80, 100)), {}),
+            (da.from_array(stack, chunks=(1, 40, 50)), {}),
         ]
 
     def cycle(self) -> Sample:

@@ -93,7 +93,9 @@ class Task(QObject):
 
     def _fail(self, error: BaseException) -> None:
         text = str(error) or type(error).__name__
-        if not isinstance(error, KpacError):
+        if isinstance(error, MemoryError):
+            text = "Out of memory: close other programs, or take a smaller picture."
+        elif not isinstance(error, KpacError):
             text = f"{type(error).__name__}: {text}"
         self.failed.emit(text)
 
