@@ -10,6 +10,7 @@ broken promise. The same seed makes the same choices. Needs a display:
 """
 
 import argparse
+import faulthandler
 import gc
 import json
 import os
@@ -370,6 +371,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--samples", help="write every sample into this JSON file")
     given = parser.parse_args()
+    faulthandler.enable()  # a crash is to say where
     # The window is to be used, not the machine.
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     viewer = napari.Viewer(show=True)
