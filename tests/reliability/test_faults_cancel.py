@@ -163,7 +163,7 @@ def test_training(options, tmp_path):
 
 @pytest.fixture
 def pairs(tmp_path, photos):
-    made = SynthesisOptions(size=64, largest=2.0, test=1.0, val=0.0)
+    made = SynthesisOptions(size=64, largest=2.0, test=0.0, val=1.0)
     finish(synthesise([photos], tmp_path / "pairs", made))
     return tmp_path / "pairs"
 
@@ -171,7 +171,12 @@ def pairs(tmp_path, photos):
 def test_evaluating(pairs, models, tmp_path):
     """What was measured is kept; the same call again ends with the same table."""
     asked = EvaluateOptions(
-        root=str(pairs), model=(str(models[0]),), method=("unsharp",), limit=2, lpips=False
+        kind="dpdd",
+        root=str(pairs),
+        model=(str(models[0]),),
+        method=("unsharp",),
+        limit=2,
+        lpips=False,
     )
     finish(kpac.evaluate(asked, tmp_path / "whole"))
     expected = (tmp_path / "whole" / "results.csv").read_bytes()
