@@ -179,6 +179,7 @@ class Soak:
         box.value = layer
 
     def _remove_picture(self) -> None:
+        self._paint()
         if self.viewer.layers:
             self.viewer.layers.remove(self.random.choice(list(self.viewer.layers)))
         if not self.viewer.layers:
@@ -259,10 +260,20 @@ class Soak:
         wait(lambda: not deblur._task.is_running and not blur._task.is_running)
         mixer.close_session("Closed.")
         self._look_for_messages()
+        self._paint()
         self.viewer.layers.clear()
         self.viewer.reset_view()
         wait(lambda: not our_threads())
         rest(0.2)
+
+    def _paint(self) -> None:
+        """Show every layer once before one is removed, as whoever removes it has seen it.
+
+        napari by itself, without any plugin, crashes in OpenGL when a layer is removed that was
+        never painted and two others are added then.
+        """
+        rest(0.05)
+        self.viewer.window._qt_viewer.canvas.native.repaint()
 
     def _look_for_messages(self) -> None:
         for name, widget in self.docks.items():

@@ -61,11 +61,10 @@ def test_window_terminal_and_python_agree(
     widget._model.value = "tiny"
     for name in ("a.png", "deep.tif"):
         pixels = read_image(source / name)
-        viewer.layers.clear()
-        widget._image.value = viewer.add_image(pixels, name="picture")
+        widget._image.value = viewer.add_image(pixels, name=name)
         widget._button.click()
         qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
-        shown = viewer.layers["picture (deblurred)"]
+        shown = viewer.layers[f"{name} (deblurred)"]
         written = read_image(tmp_path / "out" / name)
         here = kpac.deblur(pixels, models[0], device="cpu")
         assert shown.data.tobytes() == written.tobytes() == here.image.tobytes()
