@@ -179,9 +179,9 @@ class Soak:
         box.value = layer
 
     def _remove_picture(self) -> None:
-        self._paint()
         if self.viewer.layers:
             self.viewer.layers.remove(self.random.choice(list(self.viewer.layers)))
+            self._paint()
         if not self.viewer.layers:
             self._open_picture()
 
@@ -260,19 +260,18 @@ class Soak:
         wait(lambda: not deblur._task.is_running and not blur._task.is_running)
         mixer.close_session("Closed.")
         self._look_for_messages()
-        self._paint()
         self.viewer.layers.clear()
+        self._paint()
         self.viewer.reset_view()
         wait(lambda: not our_threads())
         rest(0.2)
 
     def _paint(self) -> None:
-        """Show every layer once before one is removed, as whoever removes it has seen it.
+        """Let the window paint at once.
 
-        napari by itself, without any plugin, crashes in OpenGL when a layer is removed that was
-        never painted and two others are added then.
+        napari by itself, without any plugin, can crash in Mesa's software renderer when layers are
+        removed and others added before it has painted again. No person is that fast.
         """
-        rest(0.05)
         self.viewer.window._qt_viewer.canvas.native.repaint()
 
     def _look_for_messages(self) -> None:
