@@ -1,18 +1,28 @@
 """Writing files so that nothing half-written ever stays behind.
 
-Not for: reading, or any particular format.
+A process that is killed cannot clean up: its temporary files carry its number, and the next
+process that writes into the folder removes them. Not for: reading, or any particular format.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from napari_kpac.errors import FileError
+
+_LEFT = re.compile(r"\.(?P<name>.*)-kpac(?P<machine>[0-9a-f]{8})\.(?P<process>\d+)-(?P<rest>.*)")
+"""What temporary names look like: the target, the machine, the process, anything."""
+_OLD = "old"
+_swept: set[Path] = set()
 
 
 @contextmanager
@@ -23,54 +33,138 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[Path]:
     The temporary name keeps the target's suffix, since many writers go by it.
     """
     target = Path(target)
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise FileError(f"cannot write {target}: it is a device; choose the name of a file")
     temporary = temporary_beside(target, target.suffix)
     try:
-        yield temporary
-        put_in_place(temporary, target)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
+        with naming(target):
+            yield temporary
+            put_in_place(temporary, target)
     finally:
         with suppress(OSError):
             temporary.unlink()
 
 
+@contextmanager
+def naming(target: Path) -> Iterator[None]:
+    """Let errors of the system say what could not be written."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        # Libraries that count what they wrote do not say why it was too little.
+        reason = error.strerror or f"{error}; is the disk full?"
+        raise FileError(f"cannot write {target}: {reason}") from error
+
+
 def temporary_beside(target: Path, suffix: str, *, folder: bool = False) -> Path:
     """Make an empty file or folder beside a target; its name is hidden and its own."""
-    prefix = f".{target.stem[:40]}-"
-    try:
+    with naming(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target.parent)
+        prefix = _own_name(target.stem[:40])
         if folder:
             return Path(tempfile.mkdtemp(suffix, prefix, target.parent))
         handle, name = tempfile.mkstemp(suffix, prefix, target.parent)
         os.close(handle)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    return Path(name)
+        return Path(name)
 
 
 def put_in_place(temporary: Path, target: Path) -> None:
     """Give a complete file or folder its name, with the rights that new ones have."""
-    mask = os.umask(0)
-    os.umask(mask)
-    if not temporary.is_dir():
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(target)
-        return
-    temporary.chmod(0o777 & ~mask)
-    if not target.exists():
-        temporary.rename(target)
-        return
-    # A folder cannot be replaced in one step: the old one steps aside first.
-    aside = temporary.with_name(f"{temporary.name}.old")
+    with naming(target):
+        mask = os.umask(0)
+        os.umask(mask)
+        if not temporary.is_dir():
+            temporary.chmod(0o666 & ~mask)
+            temporary.replace(target)
+            return
+        temporary.chmod(0o777 & ~mask)
+        if target.exists():
+            _replace_folder(temporary, target)
+        else:
+            temporary.rename(target)
+
+
+def reserve(path: Path, size: int) -> None:
+    """Make a file that large, with room on the disk for all of it.
+
+    A file with holes in it would do until the disk is full; then the system kills whoever
+    writes into a hole through mapped memory.
+    """
+    with naming(path), path.open("r+b") as file:
+        if hasattr(os, "posix_fallocate") and size:
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
+
+
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file: all of it, or nothing."""
+    with naming(path), path.open("ab", buffering=0) as file:
+        before, left = file.tell(), memoryview(content)
+        try:
+            while left:
+                left = left[file.write(left) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                file.truncate(before)
+            raise
+
+
+def _replace_folder(temporary: Path, target: Path) -> None:
+    """Replace a folder, which cannot be done in one step: the old one steps aside first."""
+    aside = target.with_name(f"{_own_name(target.name)}{_OLD}")
     target.rename(aside)
-    temporary.rename(target)
-    if aside.is_dir():
-        shutil.rmtree(aside, ignore_errors=True)
+    try:
+        temporary.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    _remove(aside)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left in a folder; looks once for each."""
+    folder = folder.resolve()
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    for path in folder.iterdir():
+        found = _LEFT.fullmatch(path.name)
+        if found is None or found["machine"] != _machine() or _is_alive(int(found["process"])):
+            continue
+        target = folder / found["name"]
+        with suppress(OSError):  # another process was faster
+            if found["rest"] == _OLD and not target.exists():
+                path.rename(target)  # killed just before the new one got this name
+            else:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
     else:
-        aside.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
-def _cannot_write(target: Path, error: OSError) -> FileError:
-    if isinstance(error, FileError):
-        return error
-    return FileError(f"cannot write {target}: {error.strerror or error}")
+def _own_name(name: str) -> str:
+    return f".{name}-kpac{_machine()}.{os.getpid()}-"
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """Tell machines that share a folder apart, and containers that count processes anew."""
+    space = ""
+    with suppress(OSError):
+        space = str(Path("/proc/self/ns/pid").readlink())
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def _is_alive(process: int) -> bool:
+    import psutil
+
+    return bool(psutil.pid_exists(process))

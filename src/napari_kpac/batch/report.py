@@ -79,10 +79,10 @@ class Tally:
         self._parts: dict[int, float] = {}
         self._recipes: dict[str, Recipe] = {}
 
-    def advance(self, number: int, share: float, stage: str) -> Progress:
+    def advance(self, number: int, share: float, stage: str, note: str = "") -> Progress:
         """Say that a share of an item is done."""
         self._parts[number] = max(min(share, 1.0), self._parts.get(number, 0.0))
-        return self._progress(stage)
+        return self._progress(stage, note)
 
     def end(self, number: int, outcome: Outcome) -> Progress:
         """Say that an item is done with."""

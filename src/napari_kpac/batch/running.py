@@ -74,7 +74,7 @@ def _one_by_one(items: Sequence[Item], action: Action) -> Steps[Report]:
     tally = Tally(len(items))
     writer = Writer(action)
     try:
-        for task in _read(items, action):
+        for task in _read(items, action, writer):
             done = yield from _done(task, action, writer, tally)
             for number, outcome in writer.accept(done):
                 yield tally.end(number, outcome)
@@ -89,7 +89,7 @@ def _overlapping(items: Sequence[Item], action: Action) -> Steps[Report]:
     behind: Belt[Any] = Belt()
     writer = Writer(action)
     ended: list[tuple[int, Outcome]] = []
-    reader = _thread("read", _reading, items, action, ahead)
+    reader = _thread("read", _reading, items, action, writer, ahead)
     writing = _thread("write", _writing, writer, behind, ended)
     try:
         while True:
@@ -118,9 +118,9 @@ def _overlapping(items: Sequence[Item], action: Action) -> Steps[Report]:
     return tally.report
 
 
-def _reading(items: Sequence[Item], action: Action, ahead: Belt[Any]) -> None:
+def _reading(items: Sequence[Item], action: Action, writer: Writer, ahead: Belt[Any]) -> None:
     try:
-        for task in _read(items, action, ahead):
+        for task in _read(items, action, writer, ahead):
             ahead.put(task, task.weight if isinstance(task, Task) else 0)
         ahead.put(None)
     except BeltStopped:
@@ -130,7 +130,7 @@ def _reading(items: Sequence[Item], action: Action, ahead: Belt[Any]) -> None:
 
 
 def _read(
-    items: Sequence[Item], action: Action, ahead: Belt[Any] | None = None
+    items: Sequence[Item], action: Action, writer: Writer, ahead: Belt[Any] | None = None
 ) -> Iterator[Task | Failure | Settled]:
     """Open and load everything, as far as there is room for it."""
     for number, item in enumerate(items):
@@ -143,6 +143,7 @@ def _read(
         opened = None
         try:
             opened = action.open(item)
+            writer.keep(number, opened)
             for unit in range(opened.units):
                 if ahead is not None and unit:
                     ahead.wait_for_room()
@@ -186,7 +187,9 @@ def _done(task: Any, action: Action, writer: Writer, tally: Tally) -> Steps[Any]
                 made = stop.value
                 break
             share = (task.unit + progress.done / max(progress.total, 1)) / task.units
-            yield tally.advance(task.number, share, task.item.first.name)
+            name = task.item.first.name
+            note = f"{name}: {progress.note}" if progress.note else ""
+            yield tally.advance(task.number, share, name, note)
     except GeneratorExit:
         steps.close()
         raise

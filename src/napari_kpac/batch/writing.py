@@ -12,7 +12,10 @@ from typing import Any
 from napari_kpac.batch.actions import Action, Frame, Sink
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import Outcome
-from napari_kpac.errors import for_people
+from napari_kpac.engine.device import is_memory_error
+from napari_kpac.engine.memory import ADVICE
+from napari_kpac.errors import FileError, KpacError, for_people
+from napari_kpac.pictures import PLAIN, RAW, TIFF
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,10 @@ class Writer:
         self._failed: set[int] = set()
         self._lock = threading.Lock()
 
+    def keep(self, number: int, opened: Any) -> None:
+        """Take charge of what was opened for an item; it is closed with the item, or at the end."""
+        self._opened[number] = opened
+
     def has_failed(self, number: int) -> bool:
         """Tell whether an item is past help."""
         return number in self._failed
@@ -84,6 +91,7 @@ class Writer:
             self._counts[task.number] = self._counts.get(task.number, 0) + 1
             if self._counts[task.number] < task.units:
                 return []
+            check_there(task.item)
             outcome = sink.finish()
         except Exception as error:
             return self._give_up(Failure(task.number, task.item, explain(task.item, error)))
@@ -121,6 +129,13 @@ class Writer:
             opened.close()
 
 
+def check_there(item: Item) -> None:
+    """Raise where a folder of pixels is gone: what was read of it last was taken for empty."""
+    for path in item.files:
+        if path.suffix.lower() not in PLAIN + TIFF + RAW and not path.exists():
+            raise FileError(f"{path}: it was removed while it was being read")
+
+
 def settled(item: Item, action: Action) -> Outcome | None:
     """Return what becomes of an item without any work, None where there is work to do."""
     try:
@@ -133,5 +148,6 @@ def settled(item: Item, action: Action) -> Outcome | None:
 
 def explain(item: Item, error: BaseException) -> str:
     """Say what went wrong, and with what."""
-    text = for_people(error)
+    short = is_memory_error(error) and not isinstance(error, KpacError)
+    text = f"out of memory; {ADVICE}" if short else for_people(error)
     return text if str(item.first) in text else f"{item.first}: {text}"

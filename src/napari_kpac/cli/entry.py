@@ -6,6 +6,8 @@ Not for: the subcommands themselves, one module each.
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -24,6 +26,8 @@ from napari_kpac.cli import (
 from napari_kpac.cli.common import FAILED, INTERRUPTED, MISTAKE
 from napari_kpac.errors import KpacError, for_people
 
+FULL = (errno.ENOSPC, errno.EPIPE, errno.EFBIG)
+"""What printing meets where nothing more can be printed."""
 COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench, demo)
 
 
@@ -56,9 +60,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Photographs of 100 megapixels are what this is for, and no attack.
     warnings.filterwarnings("ignore", message="Image size .* exceeds limit")
     try:
-        return int(given.run(given) or 0)
+        code = int(given.run(given) or 0)
+        sys.stdout.flush()
+        return code
     except KpacError as error:
         print(f"napari-kpac: {for_people(error)}", file=sys.stderr)
+        return FAILED
+    except MemoryError:
+        said = "out of memory; close other programs, or take smaller pictures"
+        print(f"napari-kpac: {said}", file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        if error.filename is not None or error.errno not in (
+            errno.ENOSPC,
+            errno.EPIPE,
+            errno.EFBIG,
+        ):
+            raise
+        # What is still in the buffer has nowhere to go; Python would complain of it at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"napari-kpac: cannot print the result: {error.strerror}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print("napari-kpac: interrupted; nothing half-written was left behind", file=sys.stderr)

@@ -100,6 +100,10 @@ def synthesise(
                     sharp = pair.photo, read_photo(pair.photo, options.size)
                 _make(pair, sharp[1], output, options)
                 made += 1
+            except MemoryError as error:
+                raise FileError(
+                    f"out of memory for the photograph {pair.photo}; choose a smaller size"
+                ) from error
             except KpacError as error:
                 if not options.skip_bad:
                     raise

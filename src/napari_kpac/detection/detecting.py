@@ -14,6 +14,7 @@ import numpy.typing as npt
 from napari_kpac.detection.sources import Map, Measured, Views, blur_values, measure_steps
 from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
 from napari_kpac.engine.job import model_name
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.model import Model
 from napari_kpac.options import DetectionOptions, ThresholdRule
 from napari_kpac.progress import Steps, finish
@@ -94,8 +95,9 @@ def detect_steps(
     Closing the generator cancels the work. ``model`` overrides the name in the options.
     """
     options = options or DetectionOptions()
-    measured = yield from measure_steps(image, options, views=views, model=model)
-    return decide(measured, options)
+    with explaining_shortage():
+        measured = yield from measure_steps(image, options, views=views, model=model)
+        return decide(measured, options)
 
 
 def decide(measured: Measured, options: DetectionOptions) -> Detection:

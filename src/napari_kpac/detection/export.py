@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -27,6 +28,7 @@ from napari_kpac.errors import ConfigError, FileError, ImageError
 from napari_kpac.files import replacing
 from napari_kpac.options import DetectionOptions, ImageOptions, MapKind
 from napari_kpac.pictures import TIFF, write_image
+from napari_kpac.pictures.tiff import check_whole
 from napari_kpac.units import PIXEL, SECONDS
 
 SUFFIXES: dict[MapKind, tuple[str, ...]] = {
@@ -208,7 +210,7 @@ def _overlays(
 def _numpy_files(
     path: Path, values: Values, pixel: Scale, description: str
 ) -> Iterator[tuple[Path, _Write]]:
-    yield path, lambda file: np.save(file, values)
+    yield path, lambda file: _save(file, values)
     about = {"description": description, "scale": pixel.sizes, "units": pixel.units}
     text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
     yield path.with_name(f"{path.name}.json"), lambda file: file.write_text(text, encoding="utf-8")
@@ -245,6 +247,7 @@ def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> N
         resolution=(1 / pixel.sizes[-1], 1 / pixel.sizes[-2]),
         metadata={**about, "axes": axes + "YX"},
     )
+    check_whole(path)
 
 
 def _leading_axes(units: tuple[str, ...]) -> str:
@@ -252,3 +255,9 @@ def _leading_axes(units: tuple[str, ...]) -> str:
     if len(units) == 1:
         return "T" if units[0] in SECONDS else "Z"
     return ("", "", "TZ", "TZC")[len(units)]
+
+
+def _save(path: Path, values: npt.NDArray[Any]) -> None:
+    """Write a NumPy file; given a real file, NumPy does not notice that its end was lost."""
+    with path.open("wb") as file:
+        np.save(SimpleNamespace(write=file.write), values)

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.engine.job import Job, model_name, within_memory
+from napari_kpac.engine.job import Job, model_name
+from napari_kpac.engine.memory import explaining_shortage, within_memory
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.plan import Plan
@@ -69,7 +70,13 @@ def blur_map_steps(
     model: Model | None = None,
 ) -> Steps[BlurMap]:
     """Do the same step by step: yields progress after every tile, returns the map."""
-    options = options or BlurMapOptions()
+    with explaining_shortage():
+        return (yield from _blur_map(image, options or BlurMapOptions(), views, model))
+
+
+def _blur_map(
+    image: Any, options: BlurMapOptions, views: tuple[Any, Any] | None, model: Model | None
+) -> Steps[BlurMap]:
     job = Job.prepare(image, options, views=views, model=model)
     height, width = job.layout.size
     factor = upsampling_factor(options.upsampling, height * width)
@@ -88,7 +95,7 @@ def blur_map_steps(
                     job, reader, plan, Progress(number * each, len(planes) * each, "encode")
                 )
 
-            alpha, plan = yield from within_memory(job, plan, attempt)
+            alpha, plan = yield from within_memory(job.net.config, job.device, plan, attempt)
             enlarged = upsample(alpha, job.net.config.multiple, (height * factor, width * factor))
             found.append(_shrunk(enlarged, factor))
             each = plan.tile_count + 1

@@ -15,6 +15,7 @@ from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.arrays import output_for
 from napari_kpac.engine.classical import ClassicalWork
 from napari_kpac.engine.job import model_name
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import PixelRange
@@ -94,8 +95,9 @@ def deblur_steps(
     Closing the generator cancels the work. ``model`` overrides the name in the options,
     ``plan`` what the memory budget would lead to (for measurements).
     """
-    work = prepare_work(image, options, modulation, views=views, model=model, plan=plan)
-    return (yield from _steps(work, image, out))
+    with explaining_shortage():
+        work = prepare_work(image, options, modulation, views=views, model=model, plan=plan)
+        return (yield from _steps(work, image, out))
 
 
 def _steps(work: Work, image: Any, out: Any) -> Steps[Result]:
@@ -138,15 +140,11 @@ def replay(
     else:
         options = replace(options, model=model_name(model))
     recorded = recipe.environment
-    return finish(
-        _steps(
-            prepare_work(
-                image, options, recipe.modulation, views=views, model=model, recorded=recorded
-            ),
-            image,
-            out,
+    with explaining_shortage():
+        work = prepare_work(
+            image, options, recipe.modulation, views=views, model=model, recorded=recorded
         )
-    )
+        return finish(_steps(work, image, out))
 
 
 def prepare_work(

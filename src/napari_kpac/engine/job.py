@@ -6,11 +6,10 @@ Not for: running the network over it (work.py, blur.py, session.py).
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -39,31 +38,9 @@ from napari_kpac.engine.recipe import Recipe
 from napari_kpac.errors import ImageError
 from napari_kpac.network import KPACNet
 from napari_kpac.options import DeblurOptions, ImageOptions, parse_memory
-from napari_kpac.progress import Progress, Steps
-
-T = TypeVar("T")
 
 BLOCK_SHARE = 0.05
 """Of the memory budget: a picture that takes more is read block by block, if it can be."""
-
-
-def within_memory(
-    job: Job, plan: Plan, attempt: Callable[[Plan], Steps[T]]
-) -> Steps[tuple[T, Plan]]:
-    """Make an attempt; where memory runs short, say so and try again with a smaller plan.
-
-    Returns what the attempt returned and the plan that worked.
-    """
-    while True:
-        try:
-            return (yield from attempt(plan)), plan
-        except (MemoryError, RuntimeError) as error:
-            if not devices.is_memory_error(error):
-                raise
-        devices.release(job.device)
-        plan = plan.smaller(job.net.config)
-        note = f"memory ran short; going on with tiles of {plan.tile} pixels"
-        yield Progress(0, plan.steps, "encode", note)
 
 
 @dataclass(frozen=True, eq=False)

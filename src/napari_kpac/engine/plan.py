@@ -96,17 +96,25 @@ class Plan:
         )
 
     def smaller(self, config: KPACConfig) -> Plan:
-        """Return a plan that needs less memory, or raise where there is none."""
+        """Return a plan that needs less memory, or raise where there is none.
+
+        Skips are given up first, then tiles are halved; at their smallest, the bottleneck goes
+        to a file.
+        """
+        budget = self.budget // 2
         if self.kept_skips and not self.is_whole:
-            return replace(self, kept_skips=())
+            return replace(self, kept_skips=(), budget=budget)
         side = min(self.tile, max(self.height, self.width)) // 2
-        tile = max(side - side % config.multiple, config.multiple)
-        if side < SMALLEST_TILE:
-            raise DeviceError(
-                f"out of memory even with tiles of {self.tile} pixels; close other programs, "
-                "choose another device, or process a part of the picture"
-            )
-        return replace(self, tile=tile, kept_skips=(), band=max(8, self.band // 2))
+        if side >= SMALLEST_TILE:
+            tile = max(side - side % config.multiple, config.multiple)
+            band = max(8, self.band // 2)
+            return replace(self, tile=tile, kept_skips=(), band=band, budget=budget)
+        if not self.scratch:
+            return replace(self, kept_skips=(), band=8, scratch=True, budget=budget)
+        raise DeviceError(
+            f"out of memory even with tiles of {self.tile} pixels; close other programs, "
+            "choose another device, or process a part of the picture"
+        )
 
 
 def make_plan(

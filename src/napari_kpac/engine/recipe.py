@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -90,15 +91,15 @@ class Recipe:
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write the recipe and its images beside it; returns all files written."""
         path = Path(path)
-        written = []
-        for name, pixels in self._images().items():
-            target = _beside(path, name)
-            with replacing(target) as temporary:
-                Image.fromarray(pixels).save(temporary, format="PNG")
-            written.append(target)
-        with replacing(path) as temporary:
+        images = {_beside(path, name): pixels for name, pixels in self._images().items()}
+        # All are written before any of them takes its place, the recipe last.
+        with ExitStack() as files:
+            temporary = files.enter_context(replacing(path))
             temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
-        return [path, *written]
+            for target, pixels in images.items():
+                temporary = files.enter_context(replacing(target))
+                Image.fromarray(pixels).save(temporary, format="PNG")
+        return [path, *images]
 
     def _images(self) -> dict[str, npt.NDArray[np.uint16]]:
         images = {}

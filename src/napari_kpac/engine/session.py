@@ -21,7 +21,9 @@ from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.bottleneck import BlockCache, CachedBottleneck, cropped, cut
+from napari_kpac.engine.device import is_memory_error, release
 from napari_kpac.engine.job import Job, model_name
+from napari_kpac.engine.memory import explaining_shortage, shortage
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import Rect, restore_into
@@ -77,7 +79,8 @@ class Session:
     Notes
     -----
     Thread-safe: one render runs at a time, and a newer request makes an older one stop
-    between stages with a ``CancelledError``.
+    between stages with a ``CancelledError``. Where memory runs short, it goes on in smaller
+    tiles and says so in ``note``.
     """
 
     def __init__(
@@ -96,7 +99,8 @@ class Session:
         )
         if chosen.method != "kpac":
             raise ConfigError(f"a Session runs the network; method {chosen.method!r} has none")
-        self._job = Job.prepare(image, chosen, views=views, model=model)
+        with explaining_shortage():
+            self._job = Job.prepare(image, chosen, views=views, model=model)
         if self._job.layout.leading:
             raise ImageError(
                 f"a Session takes one picture, this image has shape {self._job.layout.shape}; "
@@ -111,15 +115,43 @@ class Session:
         self._rendering = 0
         self._last: _Rendered | None = None
         self._half: Session | None = None
+        self.note = ""
+        """Something worth telling, for example that memory ran short; empty where all is well."""
         (self._plane,) = self._job.layout.planes()
-        self._reader = self._job.reader(self._plane)
+        with explaining_shortage():
+            self._reader = self._job.reader(self._plane)
         self._plan = self._job.plan()
+        self._run = self._make_run()
+
+    def _make_run(self) -> StagedRun:
         home = torch.device("cpu") if self._plan.scratch else self._job.device
         make = self._resources.enter_context(stores(self._plan, home, self._reader.dtype))
-        self._run = StagedRun(
+        return StagedRun(
             self._job.net, self._reader, self._plan, self._job.device, make,
             mixed=self._job.options.precision == "mixed",
         )  # fmt: skip
+
+    def _forget(self) -> None:
+        """Let go of all that is kept."""
+        self._kept = None
+        self._last = None
+        self._run.features = None
+        self._run.halves = {}
+        if self._half is not None:
+            self._half.close()
+            self._half = None
+        self._resources.close()
+
+    def _shrink(self) -> None:
+        """Begin anew with a plan that needs less memory, or raise where there is none."""
+        self._forget()
+        release(self._job.device)
+        give_back()
+        try:
+            self._plan = self._plan.smaller(self.config)
+            self.note = shortage(self._plan)
+        finally:  # the next render may find more memory
+            self._run = self._make_run()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -144,22 +176,17 @@ class Session:
         """Give up all that is kept; the session cannot be used afterwards."""
         self.cancel()
         with self._lock:
-            self._kept = None
             self._closed = True
-            self._last = None
-            self._run.features = None
-            self._run.halves = {}
-            if self._half is not None:
-                self._half.close()
-            self._resources.close()
+            self._forget()
         give_back()
 
     def cancel(self) -> None:
         """Make a render that is under way stop at the next stage."""
         with self._ticket:
             self._latest += 1
-        if self._half is not None:
-            self._half.cancel()
+        half = self._half  # another thread may let go of it
+        if half is not None:
+            half.cancel()
 
     def encode(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Run the first stage now instead of with the first render."""
@@ -170,7 +197,15 @@ class Session:
     def encode_steps(self) -> Iterator[tuple[int, int]]:
         """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
         with self._lock, keeping_memory(trim=False):
-            yield from self._encode(self._take_ticket())
+            ticket = self._take_ticket()
+            while True:
+                try:
+                    yield from self._encode(ticket)
+                    return
+                except (MemoryError, RuntimeError) as error:
+                    if not is_memory_error(error):
+                        raise
+                self._shrink()
 
     def render(
         self,
@@ -199,12 +234,18 @@ class Session:
         rect = self._check_region(region)
         ticket = self._take_ticket()
         with self._lock, keeping_memory(trim=False):
-            self._check(ticket)
-            if draft:
-                return replace(
-                    self._result(modulation, rect, self._draft(modulation, rect)), draft=True
-                )
-            return self._result(modulation, rect, self._part(modulation, rect, ticket, progress))
+            while True:
+                self._check(ticket)
+                try:
+                    if draft:
+                        part = self._draft(modulation, rect)
+                    else:
+                        part = self._part(modulation, rect, ticket, progress)
+                    return replace(self._result(modulation, rect, part), draft=draft)
+                except (MemoryError, RuntimeError) as error:
+                    if not is_memory_error(error):
+                        raise
+                self._shrink()
 
     def _part(
         self,
@@ -391,7 +432,7 @@ class Session:
             self._job.net,
             str(self._job.device),
             views=None if views is None else (shrink(views[0]), shrink(views[1])),
-            tile=options.tile,
+            tile=self._plan.tile if self.note else options.tile,
             memory=options.memory,
             range=(self._job.range.low, self._job.range.high),
             rgb=self._plane.kind != "grey",

@@ -28,6 +28,7 @@ from napari_kpac.engine.plan import (
     encoder_halo,
     skip_halo,
 )
+from napari_kpac.files import reserve
 from napari_kpac.network import KPACBlock, KPACNet
 from napari_kpac.network.layers import lrelu
 
@@ -51,7 +52,9 @@ def stores(plan: Plan, device: torch.device, dtype: torch.dtype) -> Iterator[Mak
         def on_disk(channels: int, height: int, width: int) -> Tensor:
             name = Path(folder) / f"{len(list(Path(folder).iterdir()))}.raw"
             kind = np.float64 if dtype == torch.float64 else np.float32
-            values = np.memmap(name, kind, "w+", shape=(1, height, width, channels))
+            name.touch()
+            reserve(name, height * width * channels * np.dtype(kind).itemsize)
+            values = np.memmap(name, kind, "r+", shape=(1, height, width, channels))
             return torch.from_numpy(values).permute(0, 3, 1, 2)
 
         yield on_disk

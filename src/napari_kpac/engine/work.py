@@ -15,7 +15,8 @@ import numpy.typing as npt
 import torch
 
 from napari_kpac.engine.arrays import Array, Layout, Plane
-from napari_kpac.engine.job import Job, within_memory
+from napari_kpac.engine.job import Job
+from napari_kpac.engine.memory import within_memory
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, restore_into
@@ -116,7 +117,9 @@ class NetworkWork:
             start = Progress(number * plan.steps, count * plan.steps, "encode")
             return self._attempt(plane, reader, plan, out, start)
 
-        (alpha, beta), self.plan = yield from within_memory(self.job, self.plan, attempt)
+        (alpha, beta), self.plan = yield from within_memory(
+            self.job.net.config, self.job.device, self.plan, attempt
+        )
         return Made(self.job.recipe(self.modulation, self.plan), alpha, beta)
 
     def _attempt(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.evaluation.blur_study import BlurStudy
 from napari_kpac.evaluation.ledger import Ledger, Row
 from napari_kpac.evaluation.options import EvaluateOptions
@@ -60,7 +61,9 @@ def evaluate(options: EvaluateOptions, output: Path | None = None) -> Steps[Eval
     ledger = Ledger(study.columns, output, study.settings)
     for index, key in enumerate(study.keys):
         if not ledger.has(key):
-            ledger.add(*study.measure(index))
+            with explaining_shortage(f"{key[1]} on {key[0]}"):
+                row, evidence = study.measure(index)
+            ledger.add(row, evidence)
         stage = f"{key[0]}: {key[1]}"
         yield EvaluateProgress(index + 1, len(study.keys), stage, row=ledger.find(key))
     found = Evaluation(options, study, ledger, summarise(ledger))

@@ -23,7 +23,7 @@ import numpy as np
 
 from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.evaluation.probe import Evidence
-from napari_kpac.files import replacing
+from napari_kpac.files import append, replacing
 from napari_kpac.records import read_record, write_record
 
 RESULTS = "results.csv"
@@ -156,13 +156,7 @@ class Ledger:
 
     def _append(self, path: Path, row: Row) -> None:
         cells = [repr(row.scores[name]) if name in row.scores else "" for name in self.columns]
-        try:
-            with path.open("ab") as file:
-                file.write(_line([row.picture, row.method, repr(row.noise), *cells]))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+        append(path, _line([row.picture, row.method, repr(row.noise), *cells]))
 
     def _evidence_file(self, key: Key) -> Path:
         digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]

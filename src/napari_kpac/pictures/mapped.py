@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_kpac.files import reserve
 from napari_kpac.pictures.metadata import Array
 
 ROWS = 64
@@ -43,8 +44,7 @@ class MappedArray:
 
     def allocate(self) -> None:
         """Make the file as large as it must be."""
-        with self.path.open("r+b") as file:
-            file.truncate(self.offset + self.nbytes)
+        reserve(self.path, self.offset + self.nbytes)
 
     def __getitem__(self, place: Any) -> Array:
         part = self.mapped()[place]

@@ -5,6 +5,7 @@ Not for: stacks, or pixels that these formats cannot hold (tiff.py, zarrs.py).
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from pathlib import Path
@@ -113,7 +114,10 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
     picture = Image.fromarray(image)
     if picture.mode == "RGBA":
         picture = picture.convert("RGB")
-    picture.save(path, format="JPEG", subsampling=0, **about)
+    # By way of memory: given a file, Pillow does not notice that the disk is full.
+    encoded = io.BytesIO()
+    picture.save(encoded, format="JPEG", subsampling=0, **about)
+    path.write_bytes(encoded.getbuffer())
 
 
 def check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffix: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from napari_kpac.errors import FileError
-from napari_kpac.files import put_in_place, temporary_beside
+from napari_kpac.files import naming, put_in_place, temporary_beside
 from napari_kpac.pictures import plain
 from napari_kpac.pictures.formats import PLAIN, WRITABLE, ZARR, write_image
 from napari_kpac.pictures.mapped import MappedArray
@@ -79,7 +79,11 @@ class _File:
         if streamed:
             self.scratch = temporary_beside(path, ".raw")
             self.out = MappedArray(self.scratch, shape, dtype)
-            self.out.allocate()
+            try:
+                self.out.allocate()
+            except BaseException:
+                self.discard()
+                raise
         else:
             self.out = np.empty(shape, dtype)
 
@@ -106,11 +110,12 @@ class _Folder:
         self.path = path
         self.temporary = temporary_beside(path, path.suffix, folder=True)
         try:
-            self.inside = ZarrTarget(self.temporary, shape, dtype, metadata)
+            with naming(path):
+                self.inside = ZarrTarget(self.temporary, shape, dtype, metadata)
         except BaseException:
             self.discard()
             raise
-        self.out = self.inside.out
+        self.out = _Pixels(path, self.inside.out)
 
     def finish(self, description: str) -> None:
         """Add the attributes and rename the folder."""
@@ -118,7 +123,8 @@ class _Folder:
             record: Any = description
             with contextlib.suppress(ValueError):
                 record = json.loads(description)
-            self.inside.describe(record)
+            with naming(self.path):
+                self.inside.describe(record)
             put_in_place(self.temporary, self.path)
         finally:
             self.discard()
@@ -126,3 +132,15 @@ class _Folder:
     def discard(self) -> None:
         """Remove the unfinished folder."""
         shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+class _Pixels:
+    """Takes the pixels of an array in a folder; what goes wrong is said of the result."""
+
+    def __init__(self, path: Path, array: Any) -> None:
+        self._path, self._array = path, array
+        self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
+
+    def __setitem__(self, place: Any, pixels: Any) -> None:
+        with naming(self._path):
+            self._array[place] = pixels

@@ -5,6 +5,7 @@ Not for: what they say of their pixels (tiff_metadata.py).
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -141,8 +142,24 @@ def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
             about["tile"] = (TILE, TILE)
         parts = _parts(image, start, tiled="tile" in about)
         tifffile.imwrite(path, parts, shape=shape, dtype=dtype, **about)
+    check_whole(path)
     if metadata.exif and not about.get("imagej"):
         append_exif(path, metadata)
+
+
+def check_whole(path: Path) -> None:
+    """Raise where the end of the pixels is missing: NumPy does not notice that the disk is full."""
+    with tifffile.TiffFile(path) as file:
+        ends = [
+            offset + count
+            for page in (file.pages.first, file.pages[len(file.pages) - 1])
+            for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True)
+        ]
+        series = file.series[0]
+        if series.dataoffset is not None:
+            ends.append(series.dataoffset + series.nbytes)
+    if path.stat().st_size < max(ends):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def description(path: Path) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.errors import CancelledError, FileError, TrainingError
 from napari_kpac.network import KPACNet
 from napari_kpac.progress import Progress, Steps
@@ -105,7 +106,7 @@ def train(
             folder.begin(options)
         processes.wait()
         try:
-            with keeping_memory():
+            with keeping_memory(), explaining_shortage("this run", _advice(options)):
                 trainer = _Trainer(options, folder, processes, data, perceptual)
                 return (yield from trainer.go(resume))
         except Exception:
@@ -312,6 +313,13 @@ class _Trainer:
             row |= {"mae": scores.mae, "input mae": scores.input_mae}
             row |= {f"gain {name}": gain for name, gain in scores.gains.items()}
         return row
+
+
+def _advice(options: TrainOptions) -> str:
+    return (
+        f"train with a smaller batch (now {options.batch}) or smaller crops (now {options.crop})"
+        "; what was saved is kept"
+    )
 
 
 def _alpha(block: int, index: int) -> str:

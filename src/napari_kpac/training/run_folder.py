@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_kpac.errors import ConfigError, FileError
-from napari_kpac.files import replacing
+from napari_kpac.files import append, replacing
 from napari_kpac.pictures import write_image
 from napari_kpac.texts import read_text
 from napari_kpac.training.options import TrainOptions
@@ -109,11 +109,13 @@ class Metrics:
         line = io.StringIO()
         row = {"step": str(step), **{k: f"{v:.6g}" for k, v in values.items()}}
         csv.DictWriter(line, self._columns).writerow(row)
-        with self._path.open("a", newline="") as file:
-            file.write(line.getvalue())
+        append(self._path, line.getvalue().encode())
         if self._board is not None:
-            for name, value in values.items():
-                self._board.add_scalar(name, value, step)
+            try:
+                for name, value in values.items():
+                    self._board.add_scalar(name, value, step)
+            except OSError as error:
+                raise FileError(f"cannot write TensorBoard's events: {error}") from error
 
     def close(self) -> None:
         """Finish the event file, if there is one."""

@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from napari_kpac.errors import FileError
-from napari_kpac.files import replacing
 from napari_kpac.training.options import TrainOptions
+from napari_kpac.weights.store import write_tensors
 
 MOST = 10**12
 """No run has more steps or takes longer."""
@@ -87,8 +86,7 @@ def save_state(
         name: tensor.detach().cpu().contiguous()
         for name, tensor in _tensors(net, optimiser, average)
     }
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, {"counters": json.dumps(asdict(counters))})
+    write_tensors(path, tensors, {"counters": json.dumps(asdict(counters))})
 
 
 def load_state(

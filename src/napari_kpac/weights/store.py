@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from napari_kpac.errors import ConfigError, WeightsError
+from napari_kpac.errors import ConfigError, FileError, WeightsError
 from napari_kpac.files import replacing
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.card import ModelCard, tensors_sha256
@@ -56,9 +56,18 @@ def save_network(
         "config": json.dumps(net.config.to_dict()),
         "card": json.dumps(card.to_dict()),
     }
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata)
+    write_tensors(Path(path), tensors, metadata)
     return card
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all."""
+    with replacing(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:
+            # The library's own word for a disk that is full, and the like.
+            raise FileError(f"cannot write {path}: {error}") from error
 
 
 def describe(path: str | os.PathLike[str]) -> Description:

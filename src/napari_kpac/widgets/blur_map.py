@@ -83,7 +83,10 @@ class BlurMapWidget(DockedWidget):
         self._measured: Any = None
         self._detection: Any = None
         self._mask: Any = None
+        self._asked: Image | None = None
+        """What is being measured."""
         self._source: Image | None = None
+        """What was measured."""
         self._map_id: Any = None
         self._mask_id: Any = None
         self._task = Task(self)
@@ -217,17 +220,17 @@ class BlurMapWidget(DockedWidget):
         if layer is None:
             self._show_error("There is no image layer: open a picture first (File > Open).")
             return
-        self._source = layer
-        options = self._options()
+        self._asked = layer
+        options = self._options(layer)
         data = full_resolution(layer)
         self._button.setText("Cancel")
         self._bar.setRange(0, 0)
         self._message.setText("Measuring ...")
         self._task.start(lambda: measure(data, options))
 
-    def _options(self) -> DetectionOptions:
+    def _options(self, source: Image | None) -> DetectionOptions:
         rule = self._rule.value
-        rgb = None if self._source is None else bool(self._source.rgb)
+        rgb = None if source is None else bool(source.rgb)
         return preferences.apply(
             DetectionOptions(
                 model=self._model.value,
@@ -241,6 +244,8 @@ class BlurMapWidget(DockedWidget):
         )
 
     def _show_measured(self, measured: Any) -> None:
+        # Not before: until then the sliders work on what was measured before.
+        self._source, self._asked = self._asked, None
         self._measured, self._detection = measured, None
         self._decide()
 
@@ -252,7 +257,7 @@ class BlurMapWidget(DockedWidget):
         """Choose, smooth and threshold what was measured, unless it must be measured again."""
         if self._measured is None:
             return
-        options = self._options()
+        options = self._options(self._source)
         if not self._measured.serves(options):
             self._message.setText("Press Measure to see this.")
             return
@@ -347,11 +352,13 @@ class BlurMapWidget(DockedWidget):
         """Add the blurred areas as labels whose features are their measurements."""
         found, source = self._known()
         scale, units = tuple(source.scale), [str(unit) for unit in source.units]
-        self._errands.ask(lambda: ("regions", find_regions(found, scale, units)))
+        known = source.unique_id
+        self._errands.ask(lambda: ("regions", (known, *find_regions(found, scale, units))))
 
-    def _put_regions(self, regions: tuple[Any, Any]) -> None:
-        (labels, table), source = regions, self._source
-        if source is None or find_layer(self._viewer, source.unique_id) is None:
+    def _put_regions(self, regions: tuple[Any, Any, Any]) -> None:
+        known, labels, table = regions
+        source = find_layer(self._viewer, known)
+        if source is None:
             return
         name = f"{source.name} (blurred regions)"
         for layer in [known for known in self._viewer.layers if known.name == name]:

@@ -66,6 +66,7 @@ class DeblurWidget(DockedWidget):
         self._viewer = napari_viewer
         self._results: dict[tuple[Any, str], Any] = {}
         self._started = 0.0
+        self._note = ""
         self._target: _Target | None = None
         self._task = Task(self)
         self._task.progressed.connect(self._show_progress)
@@ -162,7 +163,7 @@ class DeblurWidget(DockedWidget):
             self._show_error(for_people(error))
             return
         target, options = self._target, self._options(layer)
-        self._started = time.monotonic()
+        self._started, self._note = time.monotonic(), ""
         self._button.setText("Cancel")
         self._bar.setRange(0, 0)
         self._message.setText("Loading the model ...")
@@ -214,6 +215,7 @@ class DeblurWidget(DockedWidget):
         self._bar.setValue(progress.done)
         spent = time.monotonic() - self._started
         left = spent / progress.done * (progress.total - progress.done) if progress.done else 0
+        self._note = progress.note or self._note
         note = progress.note or f"about {left:.0f} s left"
         self._message.setText(
             f"Step {progress.done} of {progress.total} ({progress.stage}), {note}"
@@ -229,7 +231,8 @@ class DeblurWidget(DockedWidget):
         if result.sigma is not None:
             self._put_defocus_map(target, result.sigma)
         spent = time.monotonic() - self._started
-        self._message.setText(f"Done in {spent:.1f} s: layer “{added.name}”.")
+        note = f" Note: {self._note}." if self._note else ""
+        self._message.setText(f"Done in {spent:.1f} s: layer “{added.name}”.{note}")
 
     def _put(self, target: _Target, result: Any) -> Image:
         """Update the result layer of this image, or add one beside it."""
@@ -317,7 +320,7 @@ def _steps(target: _Target, options: DeblurOptions) -> Steps[Any]:
     try:
         last = Progress(0, 1, "encode")
         for done, tiles in session.encode_steps():
-            last = Progress(done, tiles + 1, "encode")
+            last = Progress(done, tiles + 1, "encode", session.note)
             yield last
         yield replace(last, stage="decode")
         return session.render(region=target.region)

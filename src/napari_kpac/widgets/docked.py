@@ -5,6 +5,7 @@ Not for: controls.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from napari.layers import Layer
@@ -12,6 +13,9 @@ from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.widgets import preferences
+from napari_kpac.widgets.background import when_destroyed
+
+_leaving: set[DockedWidget] = set()
 
 
 class DockedWidget(QWidget):
@@ -28,7 +32,13 @@ class DockedWidget(QWidget):
 
     def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
         """Let go of everything when the window goes away."""
-        self.release()
+        if self not in _leaving:
+            self.release()
+            # Held until Qt has destroyed it: the garbage collector would do so in whatever
+            # thread it happens to run, and a widget must not end in another than the window's.
+            _leaving.add(self)
+            when_destroyed(self, partial(_leaving.discard, self))
+            self.deleteLater()
         super().closeEvent(event)
 
     def event(self, event: QEvent | None) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
-from napari_kpac.errors import CancelledError, for_people
+from napari_kpac.errors import CancelledError, KpacError, for_people
 from napari_kpac.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.background import give_way
@@ -68,6 +68,8 @@ class LiveRenderer(QObject):
     """A result (whole, or of a region; perhaps a draft), and the number of the request."""
     failed = Signal(str)
     """A message for a person; the renderer goes on if it can."""
+    noted = Signal(str)
+    """Something worth telling, for example that memory ran short."""
 
     def __init__(self, make_session: Callable[[], Any]) -> None:
         super().__init__()
@@ -77,6 +79,7 @@ class LiveRenderer(QObject):
         self._latest: Request | None = None
         self._changed = threading.Condition()
         self._closing = False
+        self._said = ""
         self._thread = threading.Thread(target=self._run, name="napari-kpac mixer", daemon=True)
         _running.add(self)
         self._thread.start()
@@ -102,7 +105,7 @@ class LiveRenderer(QObject):
     def close(self, wait: float = 0.0) -> None:
         """Stop and let go of the Session; with ``wait``, up to so many seconds for the thread."""
         self.stop()
-        for signal in (self.opened, self.rendered, self.failed):
+        for signal in (self.opened, self.rendered, self.failed, self.noted):
             with suppress(TypeError, RuntimeError):  # nothing is connected any more
                 signal.disconnect()
         if wait:
@@ -138,23 +141,30 @@ class LiveRenderer(QObject):
             self._session = self._make()
             if not self._closing:
                 self.opened.emit(self._session.render())
-        except Exception as error:
-            self._tell(error)
-            return
-        try:
+                self._say_note()
             self._warm_up()
             while (request := self._next()) is not None:
                 self._serve(request)
+        except Exception as error:
+            self._tell(error)
         finally:
             with self._changed:
                 session, self._session = self._session, None
-            session.close()
+            if session is not None:
+                session.close()
 
     def _warm_up(self) -> None:
         """Make the first draft before anybody waits for it."""
-        with suppress(CancelledError):
-            if self._wish is None and not self._closing:
+        if self._wish is None and not self._closing:
+            with suppress(KpacError):  # whoever moves a slider will hear of it
                 self._session.render(draft=True)
+
+    def _say_note(self) -> None:
+        """Tell once what the session has to say."""
+        note = self._session.note
+        if note != self._said and not self._closing:
+            self._said = note
+            self.noted.emit(note)
 
     def _next(self) -> Request | None:
         with self._changed:
@@ -183,6 +193,7 @@ class LiveRenderer(QObject):
     def _emit(self, result: Any, request: Request) -> None:
         if not self._closing:
             self.rendered.emit(result, request.number)
+            self._say_note()
 
     def _tell(self, error: Exception) -> None:
         if not self._closing and not isinstance(error, CancelledError):

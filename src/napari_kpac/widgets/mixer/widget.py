@@ -157,6 +157,7 @@ class MixerWidget(DockedWidget):
         renderer.opened.connect(self._show_opened)
         renderer.rendered.connect(self._show_rendered)
         renderer.failed.connect(self._show_failure)
+        renderer.noted.connect(self._message.setText)
         self._message.setText("Running the network once ...")
         self._open.setText("Close")
         self._desk.setEnabled(False)

@@ -1,0 +1,101 @@
+"""Two windows at once, docks that are closed, and a short soak."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from qtpy.QtCore import Qt
+
+import napari_kpac as kpac
+from benchmarks.soak import Soak, judge
+from napari_kpac.widgets.blur_map import BlurMapWidget
+from napari_kpac.widgets.deblur import DeblurWidget
+from napari_kpac.widgets.mixer import MixerWidget
+from tests.gui.conftest import WAIT, our_threads, result_of
+
+KINDS = (DeblurWidget, MixerWidget, BlurMapWidget)
+
+
+def dock(viewer, kind, qtbot):
+    widget = kind(viewer)
+    viewer.window.add_dock_widget(widget, name=kind.__name__, area="right")
+    qtbot.waitUntil(lambda: "tiny" in widget._model.choices, timeout=WAIT)
+    widget._model.value = "tiny"
+    return widget
+
+
+def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, picture, qtbot):
+    pictures = [picture, np.ascontiguousarray(picture[::-1, ::-1])]
+    viewers = [make_napari_viewer(show=True) for _ in pictures]
+    docks = []
+    for viewer, pixels in zip(viewers, pictures, strict=True):
+        viewer.add_image(pixels, name="cup")
+        docks.append([dock(viewer, kind, qtbot) for kind in KINDS])
+    for deblur, mixer, blur in docks:  # everything at once
+        deblur._button.click()
+        mixer._open.click()
+        blur._kind.value = "variance"
+        blur._button.click()
+    for deblur, mixer, blur in docks:
+        qtbot.waitUntil(
+            lambda deblur=deblur, blur=blur: (
+                not deblur._task.is_running and not blur._task.is_running
+            ),
+            timeout=WAIT,
+        )
+        qtbot.waitUntil(mixer._desk.isEnabled, timeout=WAIT)
+    # The sliders of each move its own picture.
+    wanted = []
+    for number, (_, mixer, _) in enumerate(docks):
+        mixer._desk.strips[number][0].number.setValue(0.25)
+        rows = np.ones((2, 5))
+        rows[number, 0] = 0.25
+        steered = kpac.Modulation(gains=rows)
+        wanted.append(kpac.deblur(pictures[number], "tiny", modulation=steered).image.astype(int))
+    for viewer, pixels, mixed in zip(viewers, pictures, wanted, strict=True):
+        shown = result_of(viewer, "cup (mixer)")
+        qtbot.waitUntil(
+            lambda shown=shown, mixed=mixed: np.abs(shown.data - mixed).max() <= 1, timeout=WAIT
+        )
+        plain = kpac.deblur(pixels, "tiny").image
+        assert np.array_equal(result_of(viewer, "cup (deblurred)").data, plain)
+        qtbot.waitUntil(lambda viewer=viewer: len(viewer.layers) == 5, timeout=WAIT)
+        assert result_of(viewer, "cup (blur)").data.shape == picture.shape[:2]
+    # What one window does ends with it; the other goes on.
+    docks[0][0]._button.click()
+    viewers[0].close()
+    before = result_of(viewers[1], "cup (deblurred)")
+    before.data = np.zeros_like(before.data)
+    docks[1][0]._button.click()
+    qtbot.waitUntil(lambda: before.data.any(), timeout=WAIT)
+    assert np.array_equal(before.data, kpac.deblur(pictures[1], "tiny").image)
+    assert "Done" in docks[1][0]._message.text()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_closed_dock_ends_in_the_windows_thread(viewer, tiny_model, kind, qtbot):
+    """Wherever the garbage collector runs: a widget that ends in another thread crashes Qt."""
+    widget = dock(viewer, kind, qtbot)
+    ended = []
+    widget.destroyed.connect(
+        lambda: ended.append(threading.current_thread()), Qt.ConnectionType.DirectConnection
+    )
+    viewer.window.remove_dock_widget(widget)
+    del widget
+    collector = threading.Thread(target=gc.collect)
+    collector.start()
+    collector.join()
+    qtbot.waitUntil(lambda: bool(ended), timeout=WAIT)
+    assert ended == [threading.main_thread()]
+
+
+def test_a_short_soak(viewer, tiny_model):
+    """A few cycles of benchmarks/soak.py, which runs for minutes and looks at memory too."""
+    soak = Soak(viewer, seed=1, model="tiny")
+    for _ in range(3):
+        soak.cycle()
+    soak.close()
+    _, broken = judge(soak.samples, soak.problems.found)
+    assert broken == []
+    assert our_threads() == []

@@ -1,0 +1,219 @@
+"""Work that is given up at every single step: nothing half-done, nothing held on to."""
+
+import os
+import tempfile
+import threading
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import napari_kpac as kpac
+from napari_kpac.datasets import SynthesisOptions, synthesise
+from napari_kpac.engine import allocator
+from napari_kpac.evaluation import EvaluateOptions
+from napari_kpac.pictures import read_image, write_image
+from napari_kpac.progress import finish
+from tests.engine.conftest import tiny_net
+
+NET = tiny_net(2, double=False)
+
+
+@pytest.fixture
+def picture():
+    return np.random.default_rng(0).integers(0, 255, (40, 48), dtype=np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """Where scratch files go; nothing of ours is left there."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert [name for name in os.listdir(folder) if name.startswith("napari-kpac")] == []
+
+
+def cancel_everywhere(make, check, *, most=None):
+    """Close a generator before its first step and after every one of them."""
+    total = sum(1 for _ in make(0))
+    numbers = range(total + 1)
+    if most is not None and total > most:
+        numbers = sorted({round(n) for n in np.linspace(0, total, most)})
+    before = torch.get_num_threads()
+    for number in numbers:
+        steps = make(number + 1)
+        for _ in range(number):
+            next(steps)
+        steps.close()
+        check(number + 1, number == total)
+        assert not allocator.is_active()
+        assert torch.get_num_threads() == before
+        assert not [t.name for t in threading.enumerate() if t.name.startswith("napari-kpac")]
+    return total
+
+
+def open_files(folder):
+    return [each.path for each in psutil.Process().open_files() if str(folder) in each.path]
+
+
+def engine_steps(kind, picture, out):
+    if kind == "deblur":
+        options = kpac.DeblurOptions(device="cpu", tile=16)
+        return kpac.deblur_steps(np.stack([picture] * 2), options, model=NET, out=out)
+    if kind == "classical":
+        return kpac.deblur_steps(picture, kpac.DeblurOptions(method="ebdb"))
+    if kind == "blur map":
+        options = kpac.BlurMapOptions(device="cpu", tile=16, upsampling=1)
+        return kpac.blur_map_steps(picture, options, model=NET)
+    options = kpac.DetectionOptions(source="variance")
+    return kpac.detect_steps(np.stack([picture] * 3), options)
+
+
+@pytest.mark.parametrize("kind", ["deblur", "classical", "blur map", "detect"])
+def test_the_engine(picture, kind):
+    outs = {}
+
+    def make(number):
+        outs[number] = np.full((2, *picture.shape), 77, np.uint8)
+        return engine_steps(kind, picture, outs[number])
+
+    def check(number, last):
+        del last
+        if kind == "deblur" and number <= 9:  # still encoding
+            assert (outs[number] == 77).all()
+
+    assert cancel_everywhere(make, check) > 1
+
+
+def test_a_session(picture):
+    expected = kpac.deblur(picture, NET, tile=16).image.astype(int)
+    sessions = {}
+
+    def make(number):
+        sessions[number] = kpac.Session(picture, NET, "cpu", tile=16)
+        return sessions[number].encode_steps()
+
+    def check(number, last):
+        del last
+        # It was left in the middle and goes on as if nothing had been.
+        assert np.abs(sessions[number].render().image - expected).max() <= 1
+        sessions[number].close()
+
+    assert cancel_everywhere(make, check) == 9
+
+
+@pytest.fixture
+def inputs(tmp_path, picture):
+    folder = tmp_path / "in"
+    for name in ("a.png", "b.tif"):
+        write_image(folder / name, picture)
+    write_image(folder / "stack.tif", np.stack([picture] * 3))
+    return folder
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("kind", ["deblur", "blur map", "attention"])
+def test_batches(inputs, models, tmp_path, kind, overlap):
+    batch = kpac.BatchOptions(overlap=overlap, to=None)
+    whole = {}
+
+    def make(number):
+        out = tmp_path / f"out{number}"
+        if kind == "blur map":
+            options = kpac.DetectionOptions(model=str(models[0]), upsampling=1)
+            return kpac.blur_map_files([inputs], out, options, batch=batch)
+        options = kpac.DeblurOptions(model=str(models[0]))
+        if kind == "attention":
+            return kpac.attention_files([inputs], out, options, batch=batch)
+        return kpac.deblur_files([inputs], out, options, batch=batch)
+
+    finish(make(-1))
+    for path in (tmp_path / "out-1").rglob("*.*"):
+        whole[path.name] = read_image(path)
+
+    def check(number, last):
+        found = [p for p in (tmp_path / f"out{number}").rglob("*") if p.is_file()]
+        for path in found:
+            np.testing.assert_array_equal(read_image(path), whole[path.name])
+        assert len(found) == len(whole) or not last
+        assert open_files(inputs) == []
+
+    assert cancel_everywhere(make, check) > 3
+
+
+def test_training(options, tmp_path):
+    """A run that is stopped at any step goes on from there."""
+    from napari_kpac.training import resume
+
+    def make(number):
+        return kpac.train(options(steps=5, save=2, validate=2), tmp_path / f"run{number}")
+
+    def check(number, last):
+        run = tmp_path / f"run{number}"
+        assert not [p.name for p in run.rglob("*") if p.name.startswith(".")]
+        if number == 1:
+            assert not run.exists()
+        elif not last:
+            assert next(resume(run)).done == number
+
+    assert cancel_everywhere(make, check) == 5
+
+
+@pytest.fixture
+def pairs(tmp_path, photos):
+    made = SynthesisOptions(size=64, largest=2.0, test=0.0, val=1.0)
+    finish(synthesise([photos], tmp_path / "pairs", made))
+    return tmp_path / "pairs"
+
+
+def test_evaluating(pairs, models, tmp_path):
+    """What was measured is kept; the same call again ends with the same table."""
+    asked = EvaluateOptions(
+        kind="dpdd",
+        root=str(pairs),
+        model=(str(models[0]),),
+        method=("unsharp",),
+        limit=2,
+        lpips=False,
+    )
+    finish(kpac.evaluate(asked, tmp_path / "whole"))
+    expected = (tmp_path / "whole" / "results.csv").read_bytes()
+
+    def make(number):
+        return kpac.evaluate(asked, tmp_path / f"e{number}")
+
+    def check(number, last):
+        del last
+        folder = tmp_path / f"e{number}"
+        if number > 1:
+            written = (folder / "results.csv").read_bytes()
+            assert expected.startswith(written)
+        finish(make(number))
+        assert (folder / "results.csv").read_bytes() == expected
+        assert not [p.name for p in folder.rglob("*") if p.name.startswith(".")]
+
+    assert cancel_everywhere(make, check) >= 6
+
+
+def test_synthesis(photos, tmp_path):
+    made = SynthesisOptions(size=48, largest=2.0, per_photo=2)
+
+    def make(number):
+        return synthesise([photos], tmp_path / f"s{number}", made)
+
+    finish(make(-1))
+    expected = {p.relative_to(tmp_path / "s-1"): p.read_bytes() for p in files(tmp_path / "s-1")}
+
+    def check(number, last):
+        folder = tmp_path / f"s{number}"
+        found = {p.relative_to(folder): p.read_bytes() for p in files(folder)}
+        assert found.items() <= expected.items()
+        assert len(found) == len(expected) or not last
+
+    assert cancel_everywhere(make, check) == 6
+
+
+def files(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
