@@ -153,8 +153,8 @@ def output_for(layout: Layout, out: Any, image: Any) -> Any:
             return np.empty(layout.shape, layout.dtype)
         except (MemoryError, ValueError) as error:
             raise ImageError(
-                f"a result of shape {layout.shape} and type {layout.dtype} does not fit into "
-                "memory; give out=, for example a Zarr array, or work on files"
+                f"out of memory for a result of shape {layout.shape} and type {layout.dtype}; "
+                "give out=, for example a Zarr array, or work on files"
             ) from error
     if tuple(out.shape) != layout.shape:
         raise ImageError(f"out has shape {tuple(out.shape)}, the image {layout.shape}")
