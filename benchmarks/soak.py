@@ -270,8 +270,8 @@ class Soak:
         wait(lambda: not deblur._task.is_running and not blur._task.is_running)
         mixer.close_session("Closed.")
         self._look_for_messages()
-        for layer in self._passing:
-            self.viewer.layers.remove(layer)
+        while self._passing:  # one may take others along
+            self.viewer.layers.remove(self._passing[-1])
         self.viewer.reset_view()
         wait(lambda: not our_threads())
         rest(0.2)
