@@ -269,11 +269,14 @@ class Soak:
         deblur, mixer, blur = (self.docks[name] for name in WIDGETS)
         wait(lambda: not deblur._task.is_running and not blur._task.is_running)
         mixer.close_session("Closed.")
-        self._look_for_messages()
-        for layer in self._passing:
-            self.viewer.layers.remove(layer)
-        self.viewer.reset_view()
+        # Not before all is quiet: an answer that is still on its way may bring a layer.
         wait(lambda: not our_threads())
+        rest(0.2)
+        wait(lambda: not our_threads())
+        self._look_for_messages()
+        while self._passing:  # one may take others along
+            self.viewer.layers.remove(self._passing[-1])
+        self.viewer.reset_view()
         rest(0.2)
 
     def _look_for_messages(self) -> None:

@@ -32,7 +32,7 @@ def in_a_process(source, out, models, threads, *more, **environment):
     return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
 
 
-@pytest.mark.parametrize("tile", ["auto", "64"])
+@pytest.mark.parametrize("tile", ["64", pytest.param("auto", marks=pytest.mark.long)])
 def test_two_processes_write_the_same_bytes(source, models, tmp_path, tile):
     """Also where hashes are seeded otherwise, and the allocator is left alone."""
     runs = [
