@@ -30,9 +30,14 @@ def is_shown(layer, wanted):
     return layer.data.shape == wanted.shape and np.abs(layer.data - wanted).max() <= 1
 
 
-def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, picture, qtbot):
+# Two canvases that are drawn in one process crash Mesa's software renderer now and then, in the
+# midst of vispy's drawing; so in the quick run the second window is there but not drawn.
+@pytest.mark.parametrize("drawn", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_two_viewers_do_not_disturb_each_other(
+    make_napari_viewer, tiny_model, picture, qtbot, drawn
+):
     pictures = [picture, np.ascontiguousarray(picture[::-1, ::-1])]
-    viewers = [make_napari_viewer(show=True) for _ in pictures]
+    viewers = [make_napari_viewer(show=True), make_napari_viewer(show=drawn)]
     docks = []
     for viewer, pixels in zip(viewers, pictures, strict=True):
         viewer.add_image(pixels, name="cup")
