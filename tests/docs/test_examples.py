@@ -40,8 +40,11 @@ def page_folder(desk, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("page_folder")
 @pytest.mark.parametrize("page", TOLD, ids=name_of)
-def test_the_page_runs(page):
+def test_the_page_runs(page, monkeypatch, request):
     names = {"__name__": "__main__"}
+    if any("napari.Viewer(" in block.text for block in blocks(page)):
+        # A window of napari's own fixture, which closes it and sees to it that nothing is left.
+        monkeypatch.setattr("napari.Viewer", request.getfixturevalue("make_napari_viewer"))
     for block in blocks(page):
         if block.kind not in RUN or block.reason is not None:
             continue
@@ -50,6 +53,7 @@ def test_the_page_runs(page):
         else:
             # Lines are those of the page, so that a failure points to it.
             exec(compile("\n" * block.line + block.text, name_of(page), "exec"), names)
+    names.clear()
 
 
 def run_shell(block):
