@@ -222,7 +222,8 @@ def test_an_input_that_vanishes_while_it_is_used(tmp_path, models, monkeypatch, 
     states = {outcome.item.first.name: outcome for outcome in report.outcomes}
     assert states["z.png"].state == "made"
     if states[kind].state == "made":
-        assert np.array_equal(read_image(out / kind), expected)
+        made = read_image(out / kind).astype(float)
+        assert np.abs(made - expected).max() <= 1  # whole; tiles may round otherwise
         assert kind != "a.zarr"
     else:
         assert kind in states[kind].problem
