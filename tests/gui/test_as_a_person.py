@@ -209,16 +209,12 @@ def test_undo_by_key_and_a_recipe_that_replays(
 
 def test_a_sample_from_the_menu_and_every_widget_by_its_command(viewer, tiny_model, qtbot):
     (layer,) = viewer.open_sample("napari-kpac", "coffee")
-    opened = []
     for name in ("Deblur", "Attention mixer", "Blur map", "Inverse kernels"):
         dock, widget = viewer.window.add_plugin_dock_widget("napari-kpac", name)
-        opened.append(widget)
         assert widget._image.layer is layer
         widget.release()
         viewer.window.remove_dock_widget(dock)
     qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)
-    for widget in opened:
-        widget.deleteLater()
 
 
 def test_closing_everything_while_everything_runs(viewer, docked, tiny_model, picture, qtbot):
