@@ -387,8 +387,9 @@ def main() -> int:
     parser.add_argument("--samples", help="write every sample into this JSON file")
     given = parser.parse_args()
     faulthandler.enable()  # a crash is to say where
-    # The window is to be used, not the machine.
-    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    # torch's oneDNN keeps up to 1024 compiled convolutions, one for every shape that it meets; with
+    # fewer that store is full after the warm-up and does not look like a leak.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     viewer = napari.Viewer(show=True)
     viewer.window.resize(1280, 800)
     soak = Soak(viewer, given.seed)

@@ -150,3 +150,16 @@ def test_the_sliders_work_on_what_was_measured(viewer, docked, tiny_model, pictu
     qtbot.waitUntil(lambda: not blur._task.is_running and not blur._choosing.is_busy, timeout=WAIT)
     assert result_of(viewer, "flat (blur)").ndim == 2
     assert result_of(viewer, "stack (blur)").data.shape == (3, 96, 128)
+
+
+def test_the_split_follows_to_a_picture_of_another_kind(viewer, docked, tiny_model, picture, qtbot):
+    widget = docked(DeblurWidget)
+    viewer.add_image(picture, name="colour")
+    run(widget, qtbot)
+    widget._comparison._check.click()
+    for name, pixels in (("grey", picture[..., 0]), ("stack", np.stack([picture[..., 1]] * 2))):
+        widget._image.value = viewer.add_image(pixels, name=name)
+        run(widget, qtbot)
+        split = result_of(viewer, "split")
+        assert (split.rgb, split.ndim) == (False, pixels.ndim)
+        assert split.data.shape[:-1] == pixels.shape[:-1]

@@ -129,6 +129,11 @@ class Comparison:
             (..., slice(column, None), slice(None)) if after.rgb else (..., slice(column, None))
         ]
         where = moved(after, (0,) * (after.ndim - 1) + (column,))
+        split = self._split
+        if split is not None and (split.rgb, split.ndim) != (after.rgb, after.ndim):
+            # A layer cannot turn from colour to grey, or from a picture into a stack.
+            self._split = None
+            self._viewer.layers.remove(split)
         if self._split is None:
             self._split = Image(part, name="split", rgb=after.rgb, colormap=after.colormap, **where)
             if not after.rgb:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -81,6 +80,8 @@ class LiveRenderer(QObject):
         self._closing = False
         self._said = ""
         self._thread = threading.Thread(target=self._run, name="napari-kpac mixer", daemon=True)
+        # A Qt object must not end in another thread, as it would if that had the last hold.
+        _running.difference_update({each for each in _running if not each.is_alive})
         _running.add(self)
         self._thread.start()
 
@@ -115,7 +116,7 @@ class LiveRenderer(QObject):
         """Ask the thread to end, also when Qt's part of this object is gone."""
         with self._changed:
             self._closing = True
-            self._wish = None
+            self._wish = self._latest = None
             if self._session is not None:
                 self._session.cancel()
             self._changed.notify()
@@ -139,6 +140,7 @@ class LiveRenderer(QObject):
         give_way()
         try:
             self._session = self._make()
+            del self._make  # it holds on to the picture
             if not self._closing:
                 self.opened.emit(self._session.render())
                 self._say_note()
@@ -200,8 +202,8 @@ class LiveRenderer(QObject):
             self.failed.emit(for_people(error))
 
 
-_running: weakref.WeakSet[LiveRenderer] = weakref.WeakSet()
-"""Renderers whose threads may be at work; a thread holds on to its own."""
+_running: set[LiveRenderer] = set()
+"""Renderers whose threads may be at work."""
 
 
 @atexit.register
