@@ -71,11 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"napari-kpac: {said}", file=sys.stderr)
         return FAILED
     except OSError as error:
-        if error.filename is not None or error.errno not in (
-            errno.ENOSPC,
-            errno.EPIPE,
-            errno.EFBIG,
-        ):
+        if error.filename is not None or error.errno not in FULL:
             raise
         # What is still in the buffer has nowhere to go; Python would complain of it at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
