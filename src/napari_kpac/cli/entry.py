@@ -63,12 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(given.run(given) or 0)
         sys.stdout.flush()
         return code
-    except KpacError as error:
+    except (KpacError, MemoryError) as error:
         print(f"napari-kpac: {for_people(error)}", file=sys.stderr)
-        return FAILED
-    except MemoryError:
-        said = "out of memory; close other programs, or take smaller pictures"
-        print(f"napari-kpac: {said}", file=sys.stderr)
         return FAILED
     except OSError as error:
         if error.filename is not None or error.errno not in FULL:

@@ -18,11 +18,9 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
-from napari_kpac.errors import KpacError, for_people
+from napari_kpac.errors import for_people
 from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets.background import give_way, when_destroyed
-
-SHORT = "Out of memory: close other programs, or take a smaller picture."
 
 
 class Task(QObject):
@@ -94,8 +92,7 @@ class Task(QObject):
             self.progressed.emit(progress)
 
     def _fail(self, error: BaseException) -> None:
-        short = isinstance(error, MemoryError) and not isinstance(error, KpacError)
-        self.failed.emit(SHORT if short else for_people(error))
+        self.failed.emit(for_people(error))
 
     def _finish(self) -> None:
         self._held.clear()
