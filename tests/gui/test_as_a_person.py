@@ -34,7 +34,7 @@ def on_canvas(viewer, row, column):
 
 
 def drag(viewer, start, end, steps=4):
-    """Press, move and let go in the canvas."""
+    """Press, move and let go in the canvas, the last move so fast that the canvas drops it."""
     canvas = canvas_of(viewer)
     QTest.mousePress(canvas, LEFT, Qt.KeyboardModifier.NoModifier, start)
     for step in range(1, steps + 1):
@@ -45,7 +45,8 @@ def drag(viewer, start, end, steps=4):
             Qt.MouseButton.NoButton, LEFT, Qt.KeyboardModifier.NoModifier,
         )  # fmt: skip
         QApplication.sendEvent(canvas, moved)
-        QApplication.processEvents()
+        if step < steps - 1:
+            QTest.qWait(20)
     QTest.mouseRelease(canvas, LEFT, Qt.KeyboardModifier.NoModifier, end)
 
 

@@ -178,12 +178,18 @@ class Comparison:
         reach = NEAR / viewer.scene.camera.zoom / float(after.scale[-1])
         if abs(column() - self._column(width)) > reach:
             return
-        was, viewer.scene.camera.mouse_pan = viewer.scene.camera.mouse_pan, False
-        yield
-        while event.type == "mouse_move":
+        def follow() -> None:
             share = np.clip(column() / max(1, width - 1), 0, 1)
             self._slider.setValue(round(float(share) * STEPS))
+
+        was, viewer.scene.camera.mouse_pan = viewer.scene.camera.mouse_pan, False
+        yield
+        was_moved = event.type == "mouse_move"
+        while event.type == "mouse_move":
+            follow()
             yield
+        if was_moved:  # the canvas drops moves that come too fast, also the last one
+            follow()
         viewer.scene.camera.mouse_pan = was
 
     def _peek(self, viewer: Viewer) -> Iterator[None]:
