@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 
+import distributed
 import numpy as np
 import pytest
 import zarr
 from PIL import Image
 
 import napari_kpac as kpac
+from napari_kpac.batch.cluster import _client
 from napari_kpac.cli import main
+from napari_kpac.engine.allocator import environment
 from napari_kpac.pictures import description_of, read_image
 from napari_kpac.progress import finish
 
@@ -134,6 +137,19 @@ def test_local_workers_from_the_terminal(folder, models, tmp_path, capsys):
     record = description_of(tmp_path / "two" / "stack.zarr")
     assert record["options"]["memory"] is None
     assert record["environment"]["threads"] == 1
+
+
+@pytest.mark.skipif(not environment(), reason="only glibc keeps memory when asked to")
+def test_local_workers_keep_freed_memory_and_this_process_stays_as_it_is(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with _client(distributed, kpac.BatchOptions(workers=1)) as client:
+        (found,) = client.run(lambda: dict(os.environ)).values()
+    assert environment().items() <= found.items()
+    assert found["OMP_NUM_THREADS"] == "1"
+    assert dict(os.environ) == before
+    monkeypatch.setenv("NAPARI_KPAC_ALLOCATOR", "0")
+    assert environment() == {}
 
 
 def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):

@@ -2,11 +2,11 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from skimage import data
-from skimage.io import imread, imsave
+from skimage.io import imread
 
 from napari_kpac import KpacError
 from napari_kpac.cli import main
@@ -15,34 +15,14 @@ from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.experiments import EXPERIMENTS, find_experiment
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.evaluation.variant_report import table, write_variants
-from napari_kpac.evaluation.variants import VariantOptions, train_options, variant_steps
+from napari_kpac.evaluation.variants import train_options, variant_steps
 from napari_kpac.progress import finish
 from napari_kpac.training import read_trained
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("photos")
-    pictures = {"a": data.astronaut(), "b": data.coffee(), "c": data.astronaut()[:, ::-1]}
-    for name, picture in pictures.items():
-        imsave(folder / f"{name}.png", picture, check_contrast=False)
-    (folder / "MANIFEST.csv").write_text("file,split\na.png,train\nb.png,val\nc.png,train\n")
-    return folder
-
-
-@pytest.fixture
-def options(photos, tmp_path):
-    """Tiny networks, so that everything takes seconds."""
-    preset = tmp_path / "tiny.toml"
-    preset.write_text(
-        'kind = "synthetic"\nrate = 2e-3\nchannels = 4\nbatch = 1\ncrop = 32\nema = 0.5\n'
-    )
-    return VariantOptions(root=str(photos), steps=4, photos=1, preset=str(preset), device="cpu")
-
-
-def test_variants_differ_in_what_the_paper_varies_and_nothing_else(options):
+def test_variants_differ_in_what_the_paper_varies_and_nothing_else(variant_options):
     for experiment in EXPERIMENTS.values():
-        made = [train_options(v, options, 7).to_dict() for v in experiment.variants]
+        made = [train_options(v, variant_options, 7).to_dict() for v in experiment.variants]
         for variant, chosen in zip(experiment.variants, made, strict=True):
             differing = {key for key in chosen if any(chosen[key] != other[key] for other in made)}
             assert differing <= {*variant.changes, *_all_changes(experiment), "name"}
@@ -53,7 +33,7 @@ def test_variants_differ_in_what_the_paper_varies_and_nothing_else(options):
     shared = {}
     for experiment in EXPERIMENTS.values():
         for variant in experiment.variants:
-            chosen = train_options(variant, options, 7)
+            chosen = train_options(variant, variant_options, 7)
             assert shared.setdefault(variant.slug, chosen) == chosen
 
 
@@ -69,15 +49,15 @@ def test_the_paper_has_a_row_for_every_variant():
         find_experiment("magic")
 
 
-def test_stopped_and_resumed_it_ends_with_the_same_weights(options, tmp_path):
+def test_stopped_and_resumed_it_ends_with_the_same_weights(variant_options, tmp_path):
     experiments = [find_experiment("weight-sharing")]
-    whole = finish(variant_steps(experiments, options, tmp_path / "whole"))
-    steps = variant_steps(experiments, options, tmp_path / "broken")
+    whole = finish(variant_steps(experiments, variant_options, tmp_path / "whole"))
+    steps = variant_steps(experiments, variant_options, tmp_path / "broken")
     for _ in range(2):
         progress = next(steps)
     assert (progress.done, progress.total) == (2, 8)
     steps.close()
-    broken = finish(variant_steps(experiments, options, tmp_path / "broken"))
+    broken = finish(variant_steps(experiments, variant_options, tmp_path / "broken"))
     for slug in ("unshared", "full"):
         first, second = (
             read_trained(tmp_path / name / "runs" / slug).state_dict()
@@ -87,10 +67,10 @@ def test_stopped_and_resumed_it_ends_with_the_same_weights(options, tmp_path):
     assert broken.outcomes == whole.outcomes
 
 
-def test_scores_are_those_of_the_networks(options, tmp_path, photos):
+def test_scores_are_those_of_the_networks(variant_options, tmp_path, variant_photos):
     experiments = [find_experiment("noise")]
-    compared = finish(variant_steps(experiments, options, tmp_path))
-    cases = SyntheticCases(photos, "val", limit=1)
+    compared = finish(variant_steps(experiments, variant_options, tmp_path))
+    cases = SyntheticCases(variant_photos, "val", limit=1)
     network = compared.trained("full")
     expected = np.mean([psnr(network.restore(cases[i]), cases[i].sharp) for i in range(2)])
     assert compared.outcomes["full"].scores["0"]["psnr"] == pytest.approx(expected, abs=1e-4)
@@ -103,56 +83,67 @@ def test_scores_are_those_of_the_networks(options, tmp_path, photos):
     assert rows[1][2] == "-"  # the paper has no row without noise
 
 
-def test_a_second_experiment_in_the_folder_shares_what_it_can(options, tmp_path, monkeypatch):
-    finish(variant_steps([find_experiment("weight-sharing")], options, tmp_path))
+def test_a_second_experiment_in_the_folder_shares_what_it_can(
+    variant_options, tmp_path, monkeypatch
+):
+    finish(variant_steps([find_experiment("weight-sharing")], variant_options, tmp_path))
     trained = []
     real = module.train
     monkeypatch.setattr(
         module, "train", lambda *given: trained.append(given[1].name) or real(*given)
     )
     experiments = [find_experiment("levels")]
-    compared = finish(variant_steps(experiments, options, tmp_path))
+    compared = finish(variant_steps(experiments, variant_options, tmp_path))
     assert trained == ["3-level"]
     write_variants(experiments, compared)
     assert imread(tmp_path / "levels.png").shape[2] == 3
     text = (tmp_path / "report.html").read_text()
     assert "synthetic data, 4 steps each" in text
     assert "the paper&#x27;s, on DPDD" in text.replace("The paper&#x27;s figures are ", "")
-    other = VariantOptions(root=options.root, steps=5, photos=1, preset=options.preset)
+    other = replace(variant_options, steps=5)
     with pytest.raises(KpacError, match="other options"):
         finish(variant_steps(experiments, other, tmp_path))
 
 
-def test_a_run_that_was_killed_before_it_kept_anything_begins_anew(options, tmp_path):
+def test_a_run_that_was_killed_before_it_kept_anything_begins_anew(variant_options, tmp_path):
     from napari_kpac.training.run_folder import RunFolder
 
     experiment = find_experiment("weight-sharing")
-    chosen = train_options(experiment.variants[0], options, 4)
+    chosen = train_options(experiment.variants[0], variant_options, 4)
     RunFolder(tmp_path / "runs" / "unshared").begin(chosen)
-    compared = finish(variant_steps([experiment], options, tmp_path))
+    compared = finish(variant_steps([experiment], variant_options, tmp_path))
     assert set(compared.outcomes) == {"unshared", "full"}
 
 
-def test_the_budget_decides_how_many_steps(options, tmp_path, monkeypatch):
+def test_the_budget_decides_how_many_steps(variant_options, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_seconds_a_step", lambda variants, options: 2.0)
-    timed = VariantOptions(root=options.root, budget=20.0, photos=1, preset=options.preset)
+    timed = replace(variant_options, steps=None, budget=20.0)
     compared = finish(variant_steps([find_experiment("weight-sharing")], timed, tmp_path / "a"))
     assert compared.steps == int(0.9 * 20 / (2 * 2.0)) == 4
-    poor = VariantOptions(root=options.root, budget=2.0, photos=1, preset=options.preset)
+    poor = replace(variant_options, steps=None, budget=2.0)
     with pytest.raises(KpacError, match="too small"):
         finish(variant_steps([find_experiment("weight-sharing")], poor, tmp_path / "b"))
 
 
-def test_the_slowest_is_timed(options, photos):
+def test_the_slowest_is_timed(variant_options, variant_photos):
     experiment = find_experiment("num-blocks")
-    work = [module._work(variant, options) for variant in experiment.variants]
+    work = [module._work(variant, variant_options) for variant in experiment.variants]
     assert work == sorted(work)
-    assert module._seconds_a_step(experiment.variants[:1], options) > 0
+    assert module._seconds_a_step(experiment.variants[:1], variant_options) > 0
 
 
-def test_dual_pixel_variants_from_the_terminal(options, tmp_path, capsys):
-    arguments = ["reproduce", "dual", "--root", options.root, "--steps", "2", "--photos", "1"]
-    arguments += ["--preset", options.preset, "-o", str(tmp_path / "out")]
+def test_dual_pixel_variants_from_the_terminal(variant_options, tmp_path, capsys):
+    arguments = [
+        "reproduce",
+        "dual",
+        "--root",
+        variant_options.root,
+        "--steps",
+        "2",
+        "--photos",
+        "1",
+    ]
+    arguments += ["--preset", variant_options.preset, "-o", str(tmp_path / "out")]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert re.search(r"KPAC \(dual\) +0 +25\.86 +2\.06", printed)
@@ -178,12 +169,12 @@ def test_a_bad_time_is_a_mistake_in_the_call(text, capsys):
 
 
 @pytest.mark.long
-def test_everything_goes_into_one_report(options, tmp_path, monkeypatch):
+def test_everything_goes_into_one_report(variant_options, tmp_path, monkeypatch):
     from napari_kpac.evaluation import costing
     from napari_kpac.evaluation.everything import everything_steps
 
     monkeypatch.setattr(costing, "NETWORKS", costing.NETWORKS[:2])
-    tables = finish(everything_steps(options, tmp_path, size=(32, 64)))
+    tables = finish(everything_steps(variant_options, tmp_path, size=(32, 64)))
     titles = [each.title for each in tables]
     assert titles[0] == "Cost, measured here at 64x32"
     assert titles[-6:] == [experiment.title for experiment in EXPERIMENTS.values()]

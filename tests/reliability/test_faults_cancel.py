@@ -3,6 +3,9 @@
 import os
 import tempfile
 import threading
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -12,9 +15,14 @@ import torch
 import napari_kpac as kpac
 from napari_kpac.datasets import SynthesisOptions, synthesise
 from napari_kpac.engine import allocator
-from napari_kpac.evaluation import EvaluateOptions
+from napari_kpac.evaluation import EvaluateOptions, costing
+from napari_kpac.evaluation.bench import bench_steps
+from napari_kpac.evaluation.costing import cost_steps
+from napari_kpac.evaluation.experiments import find_experiment
+from napari_kpac.evaluation.variants import variant_steps
 from napari_kpac.pictures import read_image, write_image
 from napari_kpac.progress import finish
+from napari_kpac.training import read_trained
 from tests.engine.conftest import tiny_net
 
 NET = tiny_net(2, double=False)
@@ -143,6 +151,40 @@ def test_batches(inputs, models, tmp_path, kind, overlap):
     assert cancel_everywhere(make, check) > 3
 
 
+@pytest.fixture
+def cluster():
+    """A scheduler with one worker, each a process of its own."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as made:
+        yield made
+
+
+def test_a_batch_on_a_cluster(inputs, models, tmp_path, cluster):
+    """The cluster is left with nothing to do, and takes the next batch."""
+    options = kpac.DeblurOptions(model=str(models[0]))
+    batch = kpac.BatchOptions(scheduler=cluster.scheduler_address)
+
+    def make(number):
+        return kpac.deblur_files([inputs], tmp_path / f"out{number}", options, batch=batch)
+
+    finish(kpac.deblur_files([inputs], tmp_path / "here", options))
+    whole = {path.name: read_image(path) for path in files(tmp_path / "here")}
+
+    def check(number, last):
+        found = files(tmp_path / f"out{number}")
+        for path in found:
+            np.testing.assert_array_equal(read_image(path), whole[path.name])
+        assert len(found) == len(whole) or not last
+        until = time.monotonic() + 30
+        while cluster.scheduler.tasks:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    assert cancel_everywhere(make, check) == 5
+
+
 def test_training(options, tmp_path):
     """A run that is stopped at any step goes on from there."""
     from napari_kpac.training import resume
@@ -195,6 +237,57 @@ def test_evaluating(pairs, models, tmp_path):
         assert not [p.name for p in folder.rglob("*") if p.name.startswith(".")]
 
     assert cancel_everywhere(make, check) >= 6
+
+
+@pytest.mark.long
+def test_variants(variant_options, tmp_path):
+    """What was trained is kept; the same call again ends with the same weights."""
+    asked = replace(variant_options, steps=2)
+    experiments = [find_experiment("weight-sharing")]
+
+    def weights(number):
+        runs = tmp_path / f"v{number}" / "runs"
+        return [read_trained(run).state_dict() for run in sorted(runs.iterdir())]
+
+    def make(number):
+        return variant_steps(experiments, asked, tmp_path / f"v{number}")
+
+    finish(make(-1))
+    expected = weights(-1)
+
+    def check(number, last):
+        del last
+        finish(make(number))
+        for one, other in zip(weights(number), expected, strict=True):
+            assert all(torch.equal(one[name], other[name]) for name in other)
+        assert not [p.name for p in files(tmp_path / f"v{number}") if p.name.startswith(".")]
+
+    assert cancel_everywhere(make, check) == 6
+
+
+@pytest.mark.long
+def test_costs(monkeypatch, tmp_path):
+    monkeypatch.setattr(costing, "NETWORKS", costing.NETWORKS[:2])
+    monkeypatch.chdir(tmp_path)
+    assert cancel_everywhere(lambda _: cost_steps((32, 32), 1), nothing_left()) == 2
+
+
+@pytest.mark.long
+def test_bench(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert cancel_everywhere(lambda _: bench_steps(repeats=1), nothing_left()) == 2
+
+
+def nothing_left():
+    """Make a check that no new child is at work and no file lies about."""
+    before = psutil.Process().children()
+
+    def check(number, last):
+        del number, last
+        assert psutil.Process().children() == before
+        assert files(Path.cwd()) == []
+
+    return check
 
 
 def test_synthesis(photos, tmp_path):

@@ -22,6 +22,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
 from napari_kpac.batch.running import using_threads
 from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
+from napari_kpac.engine.allocator import environment
 from napari_kpac.errors import ClusterError, KpacError
 from napari_kpac.extras import require
 from napari_kpac.progress import Steps, finish
@@ -165,6 +166,25 @@ class Remote:
 
 
 @contextmanager
+def _surroundings() -> Iterator[None]:
+    """Start workers that keep freed memory, and leave the environment of this process alone."""
+    import dask
+
+    key = "distributed.nanny.pre-spawn-environ"
+    wanted = {**dask.config.get(key), **environment()}
+    before = {name: os.environ.get(name) for name in (*wanted, "PYTHONHASHSEED")}
+    try:
+        with dask.config.set({key: wanted}):
+            yield
+    finally:
+        # To hand its variables to the workers, dask sets them here as well.
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
 def _client(distributed: Any, options: BatchOptions) -> Iterator[Any]:
     """Connect to a scheduler, or start processes here for the length of the work."""
     if options.scheduler:
@@ -182,6 +202,7 @@ def _client(distributed: Any, options: BatchOptions) -> Iterator[Any]:
             client.close()
         return
     with (
+        _surroundings(),
         distributed.LocalCluster(
             n_workers=options.workers,
             threads_per_worker=1,

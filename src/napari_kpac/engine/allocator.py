@@ -5,7 +5,8 @@ those page faults cost up to a quarter of the time. For the length of a job glib
 keep freed memory; afterwards everything is as it was and the memory is given back.
 
 Not for: other C libraries, nor threads other than the main one (glibc serves them from
-arenas of their own, to which these settings do not apply). There the manager does nothing.
+arenas of their own, to which these settings do not apply). There the manager does nothing; a
+process whose threads do nothing but such jobs can be started with :func:`environment`.
 Set ``NAPARI_KPAC_ALLOCATOR=0`` to switch it off.
 """
 
@@ -22,6 +23,10 @@ from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _KEEP = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 * 2**20))
+_VARIABLES = {
+    _MMAP_MAX: "MALLOC_MMAP_MAX_", _TRIM_THRESHOLD: "MALLOC_TRIM_THRESHOLD_",
+    _TOP_PAD: "MALLOC_TOP_PAD_",
+}  # fmt: skip
 _DEFAULTS = ((_MMAP_MAX, 65536), (_TRIM_THRESHOLD, 128 * 2**10), (_TOP_PAD, 128 * 2**10))
 
 enabled = True
@@ -58,6 +63,13 @@ def keeping_memory(*, trim: bool = True) -> Iterator[None]:
                     libc.malloc_trim(0)
 
 
+def environment() -> dict[str, str]:
+    """Return variables with which a process keeps freed memory for good, in all its threads."""
+    if not _allowed() or _glibc() is None:
+        return {}
+    return {"MALLOC_ARENA_MAX": "1", **{_VARIABLES[key]: str(value) for key, value in _KEEP}}
+
+
 def give_back() -> None:
     """Return freed memory to the system."""
     libc = _glibc()
@@ -71,11 +83,11 @@ def is_active() -> bool:
 
 
 def _wanted() -> bool:
-    return (
-        enabled
-        and os.environ.get("NAPARI_KPAC_ALLOCATOR", "1") != "0"
-        and threading.current_thread() is threading.main_thread()
-    )
+    return _allowed() and threading.current_thread() is threading.main_thread()
+
+
+def _allowed() -> bool:
+    return enabled and os.environ.get("NAPARI_KPAC_ALLOCATOR", "1") != "0"
 
 
 @lru_cache(maxsize=1)

@@ -178,6 +178,7 @@ class Comparison:
         reach = NEAR / viewer.scene.camera.zoom / float(after.scale[-1])
         if abs(column() - self._column(width)) > reach:
             return
+
         def follow() -> None:
             share = np.clip(column() / max(1, width - 1), 0, 1)
             self._slider.setValue(round(float(share) * STEPS))
