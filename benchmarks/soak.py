@@ -23,6 +23,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -57,7 +58,7 @@ class Sample:
     """What is left of a cycle when everything was let go."""
 
     memory: int
-    """Bytes that are the process's own (USS), after a garbage collection."""
+    """Bytes that the process wrote itself, after a garbage collection."""
     threads: int
     """Of all kinds."""
     ours: int
@@ -295,7 +296,7 @@ class Soak:
         docked = set(map(id, self.docks.values()))
         alive = [each() for each in self.made]
         return Sample(
-            memory=process.memory_full_info().uss,
+            memory=own_memory(process),
             threads=process.num_threads(),
             ours=len(our_threads()),
             layers=len(self._passing),
@@ -303,6 +304,19 @@ class Soak:
             qt_widgets=len(QApplication.allWidgets()),
             files=process.num_fds() if hasattr(process, "num_fds") else 0,
         )
+
+
+def own_memory(process: psutil.Process) -> int:
+    """Return the bytes that a process has written, in memory or swapped out.
+
+    Not the pages of libraries: the system drops and reads those again as it likes, which makes
+    resident and unique set sizes go up and down by hundreds of megabytes.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return int(process.memory_full_info().uss)
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return 1024 * sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem", "VmSwap"))
 
 
 def our_threads() -> list[threading.Thread]:
@@ -398,8 +412,8 @@ def main() -> int:
         soak.cycle()
     soak.close()
     if given.samples:
-        with open(given.samples, "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump([asdict(each) for each in soak.samples], file, indent=1)
+        samples = [asdict(each) for each in soak.samples]
+        Path(given.samples).write_text(json.dumps(samples, indent=1))
     figures, broken = judge(soak.samples, soak.problems.found)
     if given.json:
         print(json.dumps({"actions": soak.done, "figures": figures, "broken": broken}, indent=2))
