@@ -21,7 +21,7 @@ import time
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -345,25 +345,26 @@ def rest(seconds: float) -> None:
 def judge(samples: list[Sample], problems: list[str]) -> tuple[dict[str, float], list[str]]:
     """Return figures, and the promises that were broken.
 
-    Memory is judged by the medians of the first and the last third after the warm-up, so that
-    what a single cycle happens to leave in caches plays no part.
+    The first third after the warm-up is compared with the last. Memory is judged by medians, so
+    that what a single cycle happens to leave in caches plays no part; what can be counted by its
+    most, for pools let idle threads go and start them again.
     """
     steady = samples[round(WARM_UP * len(samples)) :]
     third = max(1, len(steady) // 3)
     first, last = steady[:third], steady[-third:]
 
-    def growth(name: str) -> float:
-        before = median(getattr(each, name) for each in first)
-        after = median(getattr(each, name) for each in last)
-        return after - before
+    def growth(name: str, typical: Callable[[Iterable[int]], float] = max) -> float:
+        before, after = ([getattr(each, name) for each in part] for part in (first, last))
+        return typical(after) - typical(before)
 
     memory = median(each.memory for each in first)
+    grown = growth("memory", median)
     figures = {
         "cycles": len(samples),
         "problems": len(problems),
         "memory after warm-up, MB": memory / 1e6,
-        "memory at the end, MB": (memory + growth("memory")) / 1e6,
-        "growth of memory, percent": 100 * growth("memory") / memory,
+        "memory at the end, MB": (memory + grown) / 1e6,
+        "growth of memory, percent": 100 * grown / memory,
         "slope of memory, kB a cycle": _slope([each.memory for each in steady]) / 1e3,
         "growth of threads": growth("threads"),
         "growth of Qt widgets": growth("qt_widgets"),

@@ -2,13 +2,14 @@
 
 import gc
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
 
 import napari_kpac as kpac
-from benchmarks.soak import Soak, judge
+from benchmarks.soak import Sample, Soak, judge
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
@@ -108,3 +109,26 @@ def test_a_short_soak(viewer, tiny_model):
     _, broken = judge(soak.samples, soak.problems.found)
     assert broken == []
     assert our_threads() == []
+
+
+CALM = Sample(
+    memory=500_000_000, threads=15, ours=0, layers=0, widgets=0, qt_widgets=1000, files=20
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (lambda n: {"memory": 500_000_000 + n % 3 * 40_000_000}, []),
+        (lambda n: {"memory": 500_000_000 + n * 1_000_000}, ["memory grew"]),
+        (lambda n: {"threads": 15 + n // 7 % 2}, []),
+        (lambda n: {"threads": 15 + n // 15}, ["there are more and more threads"]),
+        (lambda n: {"files": 20 + n // 15}, ["there are more and more open files"]),
+        (lambda n: {"layers": int(n == 30)}, ["a thread or a layer was left over"]),
+        (lambda n: {"widgets": int(n > 50)}, ["a closed widget was never freed"]),
+    ],
+)
+def test_the_soak_notices_what_grows_and_what_is_left(change, wanted):
+    samples = [replace(CALM, **change(n)) for n in range(60)]
+    assert judge(samples, [])[1] == wanted
+    assert judge(samples, ["an exception"])[1] == ["an exception", *wanted]
