@@ -12,8 +12,9 @@ import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.batch import DeblurFiles, find_pictures, plan_items, run_steps
+from napari_kpac.batch import DeblurFiles, find_pictures, plan_items, run_steps, running
 from napari_kpac.batch.belt import Belt, BeltStopped
+from napari_kpac.batch.deblurring import DeblurSink
 from napari_kpac.cli import main
 from napari_kpac.pictures import read_image
 from napari_kpac.progress import finish
@@ -170,6 +171,39 @@ def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
     assert set(seen["steps"]) == {main_thread}
     assert len(set(seen["open"])) == len(set(seen["sink"])) == 1
     assert len({main_thread, *seen["open"], *seen["sink"]}) == 3
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_large_pictures_go_one_at_a_time(photos, models, tmp_path, monkeypatch, overlap):
+    """Nothing is decoded or computed while one is being encoded, and freed memory is returned."""
+    monkeypatch.setattr(running, "ROOM", 1000)
+    log = []
+    monkeypatch.setattr(running, "give_back", lambda: log.append("give back"))
+
+    class Sink(DeblurSink):
+        def finish(self):
+            outcome = super().finish()
+            log.append("written")
+            return outcome
+
+    class Watched(DeblurFiles):
+        def open(self, item, known=None):
+            log.append("open")
+            return super().open(item, known)
+
+        def steps(self, opened, unit, loaded, out=None):
+            made = yield from super().steps(opened, unit, loaded, out)
+            log.append("computed")
+            return made
+
+        def sink(self, item, frame):
+            return Sink(item, frame)
+
+    items = plan_items(find_pictures([photos]), tmp_path / "out", suffixes=(".png",))
+    action = Watched.prepare(kpac.DeblurOptions(model=str(models[0])))
+    done = finish(run_steps(items, action, kpac.BatchOptions(overlap=overlap)))
+    assert len(done.of("made")) == 3
+    assert log == ["open", "computed", "give back", "written"] * 3
 
 
 def test_stopping_leaves_nothing_half_written(photos, models, tmp_path):

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from napari_kpac.batch.actions import Action
-from napari_kpac.batch.belt import Belt, BeltStopped
+from napari_kpac.batch.belt import ROOM, Belt, BeltStopped
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
 from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
-from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.progress import Steps
 
 
@@ -76,6 +76,8 @@ def _one_by_one(items: Sequence[Item], action: Action) -> Steps[Report]:
     try:
         for task in _read(items, action, writer):
             done = yield from _done(task, action, writer, tally)
+            if isinstance(task, Task) and task.weight > ROOM:
+                give_back()
             for number, outcome in writer.accept(done):
                 yield tally.end(number, outcome)
     finally:
@@ -85,8 +87,8 @@ def _one_by_one(items: Sequence[Item], action: Action) -> Steps[Report]:
 
 def _overlapping(items: Sequence[Item], action: Action) -> Steps[Report]:
     tally = Tally(len(items))
-    ahead: Belt[Any] = Belt()
-    behind: Belt[Any] = Belt()
+    ahead: Belt[Any] = Belt(ROOM)
+    behind: Belt[Any] = Belt(ROOM)
     writer = Writer(action)
     ended: list[tuple[int, Outcome]] = []
     reader = _thread("read", _reading, items, action, writer, ahead)
@@ -97,12 +99,21 @@ def _overlapping(items: Sequence[Item], action: Action) -> Steps[Report]:
             if task is None:
                 break
             weight = task.weight if isinstance(task, Task) else 0
-            ahead.gone(weight)
+            large = weight > ROOM
+            if not large:
+                ahead.gone(weight)
             done = yield from _done(task, action, writer, tally)
             del task
             behind.wait_for_room()
+            if large:
+                give_back()
             behind.put((done, weight), weight)
             del done
+            if large:
+                # To decode and encode takes memory of its own, which no plan counts: nothing
+                # else is done until it is written, and only then the next is read.
+                behind.wait_for_room()
+                ahead.gone(weight)
             while ended:
                 yield tally.end(*ended.pop(0))
         behind.put((None, 0))
