@@ -223,13 +223,14 @@ REAL = """
     import napari_kpac as kpac
     torch.set_num_threads(1)
     net = kpac.build(kpac.KPACConfig(levels=2, channels=16, shape_hidden=2), seed=0)
-    image = np.random.default_rng(0).random((768, 768)).astype(np.float32)
+    image = np.random.default_rng(0).random((2048, 2048)).astype(np.float32)
     options = kpac.DeblurOptions(device="cpu", memory="64 GB")
     expected = kpac.deblur(image, net, "cpu", tile=256).image
     told = []
-    for spare in (400, 200, 150, 100, 75, 50, 25, 5):
-        size = psutil.Process().memory_info().vms + spare * 10**6
-        resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+    for spare in (900, 700, None):
+        if spare is not None:
+            size = psutil.Process().memory_info().vms + spare * 10**6
+            resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
         notes, end = [], ""
         steps = kpac.deblur_steps(image, options, model=net)
         try:
@@ -260,3 +261,5 @@ def test_a_real_limit_of_memory():
     assert all(each["same"] for each in told)
     assert any(each["short"] and not each["end"] for each in told), told
     assert all("out of memory" in each["end"] for each in told if each["end"])
+    # With enough memory again all is well, also in the thread that had none.
+    assert told[-1]["end"] == ""

@@ -5,8 +5,9 @@ The one place that knows of cuda, mps, xpu and cpu. Not for: moving data about.
 
 from __future__ import annotations
 
+import errno
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -68,14 +69,46 @@ def free_memory(device: torch.device) -> int:
     return int(psutil.virtual_memory().available)
 
 
+SHORTAGES = (MemoryError, RuntimeError, OSError)
+"""Among these are the exceptions that mean that memory ran out."""
+_SIGNS = (
+    "out of memory", "can't allocate memory", "not enough memory", "can't start new thread",
+    "bad_alloc",
+)  # fmt: skip
+_SIGNS_OF_ONEDNN = ("could not create a primitive", "could not create a memory")
+
+
 def is_memory_error(error: BaseException) -> bool:
     """Tell whether an exception means that memory ran out."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or has_given_up(error):
         return True
+    return isinstance(error, RuntimeError) and _says(error, _SIGNS)
+
+
+def has_given_up(error: BaseException) -> bool:
+    """Tell whether convolutions do not work any more in the thread that raised this.
+
+    When oneDNN gets no memory for the code of a convolution, it makes no other in the same
+    thread, however much memory there is afterwards. In other threads it does.
+    """
+    return isinstance(error, RuntimeError) and _says(error, _SIGNS_OF_ONEDNN)
+
+
+def _says(error: BaseException, signs: Sequence[str]) -> bool:
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and (
-        "out of memory" in text or "can't allocate memory" in text or "not enough memory" in text
-    )
+    return any(sign in text for sign in signs)
+
+
+def make_sure(device: torch.device, size: int) -> None:
+    """Raise where that many bytes cannot be had at the moment.
+
+    Torch says so when it gets no memory. Libraries below it crash the process instead when
+    they get none in the middle of a convolution, so it is asked for before.
+    """
+    if device.type == "cpu":
+        torch.empty(size, dtype=torch.uint8)
 
 
 def release(device: torch.device) -> None:

@@ -6,12 +6,14 @@ Not for: how much memory there is (device.py), or how a picture is cut up (plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 
 from napari_kpac.engine import device as devices
+from napari_kpac.engine.allocator import give_back
 from napari_kpac.engine.plan import Plan
 from napari_kpac.errors import DeviceError, KpacError
 from napari_kpac.network import KPACConfig
@@ -32,16 +34,42 @@ def within_memory(
 
     Returns what the attempt returned and the plan that worked.
     """
+    elsewhere = False
     while True:
         try:
-            return (yield from attempt(plan)), plan
-        except (MemoryError, RuntimeError) as error:
+            steps = attempt(plan)
+            return (yield from _in_a_thread(steps) if elsewhere else steps), plan
+        except devices.SHORTAGES as error:
             if not devices.is_memory_error(error):
                 raise
+            elsewhere = elsewhere or devices.has_given_up(error)
         # Only here, where the error and what it held on to are gone.
         devices.release(device)
+        give_back()
         plan = plan.smaller(config)
         yield Progress(0, plan.steps, "encode", shortage(plan))
+
+
+def _in_a_thread(steps: Steps[T]) -> Steps[T]:
+    """Take the steps in a thread of their own, for this one can no longer convolve."""
+    with ThreadPoolExecutor(1, "napari-kpac-again") as thread:
+        thread.submit(torch.set_num_threads, torch.get_num_threads()).result()
+        try:
+            while True:
+                progress, ended = thread.submit(_step, steps).result()
+                if progress is None:
+                    return cast("T", ended)
+                yield progress
+        finally:
+            thread.submit(steps.close).result()
+
+
+def _step(steps: Steps[T]) -> tuple[Progress | None, T | None]:
+    """Return what a generator yields, or None and what it returns: a future takes no more."""
+    try:
+        return next(steps), None
+    except StopIteration as stop:
+        return None, stop.value
 
 
 def shortage(plan: Plan) -> str:
@@ -57,7 +85,7 @@ def explaining_shortage(what: str = "the picture", advice: str = ADVICE) -> Iter
         yield
     except KpacError:
         raise
-    except (MemoryError, RuntimeError) as error:
+    except devices.SHORTAGES as error:
         if not devices.is_memory_error(error):
             raise
         raise DeviceError(f"out of memory: there is too little for {what}; {advice}") from error

@@ -161,6 +161,16 @@ def make_plan(
     return Plan(tile=SMALLEST_TILE, kept_skips=(), scratch=scratch, **common)
 
 
+def tile_cost(config: KPACConfig, height: int, width: int, item_size: int) -> int:
+    """Bytes that a pass over a tile of that size needs."""
+    return _Cost(config, height * width, item_size).tile(height, width)
+
+
+def band_cost(config: KPACConfig, rows: int, columns: int, item_size: int) -> int:
+    """Bytes that a block needs for a band of that many cells."""
+    return rows * _Cost(config, 0, item_size).per_band_row(columns * config.multiple)
+
+
 def encoder_halo(config: KPACConfig) -> int:
     """Pixels around a tile on which its features and skips depend, rounded up to a multiple."""
     halo = 0

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.bottleneck import BlockCache, CachedBottleneck, cropped, cut
-from napari_kpac.engine.device import is_memory_error, release
+from napari_kpac.engine.device import SHORTAGES, is_memory_error, release
 from napari_kpac.engine.job import Job, model_name
 from napari_kpac.engine.memory import explaining_shortage, shortage
 from napari_kpac.engine.model import Model
@@ -202,7 +202,7 @@ class Session:
                 try:
                     yield from self._encode(ticket)
                     return
-                except (MemoryError, RuntimeError) as error:
+                except SHORTAGES as error:
                     if not is_memory_error(error):
                         raise
                 self._shrink()
@@ -242,7 +242,7 @@ class Session:
                     else:
                         part = self._part(modulation, rect, ticket, progress)
                     return replace(self._result(modulation, rect, part), draft=draft)
-                except (MemoryError, RuntimeError) as error:
+                except SHORTAGES as error:
                     if not is_memory_error(error):
                         raise
                 self._shrink()

@@ -16,17 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from napari_kpac.engine.device import precision
+from napari_kpac.engine.device import make_sure, precision
 from napari_kpac.engine.modulation import BlockModulation
 from napari_kpac.engine.pixels import PlaneReader, Rect
 from napari_kpac.engine.plan import (
     ATTENTION_HALO,
     Plan,
+    band_cost,
     block_halo,
     decoder_halo,
     decoder_halos,
     encoder_halo,
     skip_halo,
+    tile_cost,
 )
 from napari_kpac.files import reserve
 from napari_kpac.network import KPACBlock, KPACNet
@@ -58,6 +60,10 @@ def stores(plan: Plan, device: torch.device, dtype: torch.dtype) -> Iterator[Mak
             return torch.from_numpy(values).permute(0, 3, 1, 2)
 
         yield on_disk
+
+
+MARGIN = 1.5
+"""A network of few channels needs more for a tile than plans count."""
 
 
 class StagedRun:
@@ -99,6 +105,7 @@ class StagedRun:
         self, entered: Tensor, rect: Rect, outer: Rect, halves: dict[int, Tensor]
     ) -> Tensor:
         """Compute the residual of ``rect`` from the decoder's first stage over ``outer``."""
+        self._make_sure_of_tile(outer)
         missing = [level for level in range(self.config.levels) if level not in halves]
         fresh = self._recompute(outer, missing) if missing else {}
         x, place = entered, outer
@@ -191,6 +198,7 @@ class StagedRun:
     @torch.no_grad()
     def _encode_tile(self, tile: Rect, levels: Sequence[int]) -> None:
         outer = tile.grown(encoder_halo(self.config), self.plan.height, self.plan.width)
+        self._make_sure_of_tile(outer)
         x = self._read(outer)
         with precision(self.device, self.mixed):
             for level, stage in enumerate(self.net.encoder.levels):
@@ -214,6 +222,10 @@ class StagedRun:
                     half = self.net.decoder.skip_half(level, x)
                     found[level] = _crop(half, outer.inside(wider), 2**level)
         return found
+
+    def _make_sure_of_tile(self, rect: Rect) -> None:
+        needed = tile_cost(self.config, rect.height, rect.width, self.reader.dtype.itemsize)
+        make_sure(self.device, int(MARGIN * needed))
 
     def _read(self, rect: Rect) -> Tensor:
         x = self.reader.read(rect)
@@ -270,6 +282,8 @@ class StagedRun:
         above: Tensor | None, inputs: Sequence[Tensor],
     ) -> Tensor:  # fmt: skip
         outer = band.grown(halo, *self.cells)._replace(left=across.left, right=across.right)
+        needed = band_cost(self.config, outer.height, outer.width, self.reader.dtype.itemsize)
+        make_sure(self.device, needed)
         rows, columns = outer.slices
         parts = [whole[:, :, rows, columns].to(self.device) for whole in inputs]
         if above is not None:
