@@ -1,18 +1,23 @@
 """Memory that runs out at every place where something is allocated, and for real."""
 
+import errno
 import json
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
+import torch
 
 import napari_kpac as kpac
 from napari_kpac.engine import allocator
-from napari_kpac.engine.plan import SMALLEST_TILE
+from napari_kpac.engine.device import has_given_up, is_memory_error
+from napari_kpac.engine.memory import within_memory
+from napari_kpac.engine.plan import SMALLEST_TILE, make_plan
 from napari_kpac.engine.staged import StagedRun
-from napari_kpac.progress import finish
+from napari_kpac.progress import Progress, finish
 from tests.engine.conftest import tiny_net
 from tests.reliability import shortage
 from tests.training.conftest import TINY
@@ -263,3 +268,45 @@ def test_a_real_limit_of_memory():
     assert all("out of memory" in each["end"] for each in told if each["end"])
     # With enough memory again all is well, also in the thread that had none.
     assert told[-1]["end"] == ""
+
+
+def test_what_one_thread_cannot_do_is_done_in_another():
+    """Where oneDNN has given up in a thread, the next attempt is made elsewhere."""
+    here = threading.current_thread()
+    plan = make_plan((64, 64), NET.config, budget=10**9)
+    spoilt = {here}
+
+    def attempt(plan):
+        if threading.current_thread() in spoilt:
+            raise RuntimeError("could not create a primitive")
+        for done in range(3):
+            yield Progress(done + 1, 3, "encode")
+        return threading.current_thread(), torch.get_num_threads()
+
+    cpu = torch.device("cpu")
+    (there, threads), smaller = finish(within_memory(NET.config, cpu, plan, attempt))
+    assert there is not here
+    assert threads == torch.get_num_threads()
+    assert smaller.budget < plan.budget
+    steps = within_memory(NET.config, cpu, plan, attempt)
+    assert [next(steps).done for _ in range(2)] == [0, 1]
+    steps.close()
+    assert not [each for each in threading.enumerate() if "again" in each.name]
+
+
+@pytest.mark.parametrize(
+    ("error", "short", "for_good"),
+    [
+        (MemoryError(), True, False),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True, False),
+        (RuntimeError("std::bad_alloc"), True, False),
+        (RuntimeError("could not create a primitive"), True, True),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), True, False),
+        (OSError(errno.ENOSPC, "No space left on device"), False, False),
+        (RuntimeError("sizes do not match"), False, False),
+        (ValueError("out of memory"), False, False),
+    ],
+)
+def test_which_errors_are_shortages(error, short, for_good):
+    assert is_memory_error(error) == short
+    assert has_given_up(error) == for_good

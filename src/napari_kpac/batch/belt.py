@@ -9,9 +9,11 @@ import threading
 from collections import deque
 from typing import Generic, TypeVar
 
+from napari_kpac.engine.work import LARGE
+
 T = TypeVar("T")
 
-ROOM = 64_000_000
+ROOM = LARGE
 """Bytes: small pictures wait in numbers, of large ones there is one at a time."""
 MOST = 8
 

@@ -29,7 +29,7 @@ from napari_kpac.progress import Steps
 
 Name = str | os.PathLike[str]
 OVERLAPPING = 5
-"""Pictures in memory: one read ahead, one worked on and its result, one being written, and
+"""Small pictures in memory: one read ahead, one worked on and its result, one being written, and
 what decoding takes."""
 
 

@@ -28,6 +28,8 @@ from napari_kpac.options import ImageOptions
 from napari_kpac.progress import Progress, Steps
 
 Maps = npt.NDArray[np.float32]
+LARGE = 64_000_000
+"""Bytes of a picture: larger ones are worked off one at a time, not ``held`` in numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,8 @@ class NetworkWork:
         modulation.check(self.job.net.config, self.layout.size)
         self.modulation = modulation
         # What is read by block is not held; its result may be.
-        self.plan = plan or self.job.plan(pictures=1 if self.by_block else held)
+        pictures = 1 if self.by_block else held if self.job.bytes_per_picture <= LARGE else 2
+        self.plan = plan or self.job.plan(pictures=pictures)
         if recorded is not None:
             self.plan = recorded_plan(recorded, self.plan, self.scale)
 
