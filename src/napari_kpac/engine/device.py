@@ -6,6 +6,7 @@ The one place that knows of cuda, mps, xpu and cpu. Not for: moving data about.
 from __future__ import annotations
 
 import errno
+import mmap
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -101,14 +102,19 @@ def _says(error: BaseException, signs: Sequence[str]) -> bool:
     return any(sign in text for sign in signs)
 
 
+_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+"""Makes a mapping count as memory of the process, where that is not so anyway."""
+
+
 def make_sure(device: torch.device, size: int) -> None:
     """Raise where that many bytes cannot be had at the moment.
 
     Torch says so when it gets no memory. Libraries below it crash the process instead when
-    they get none in the middle of a convolution, so it is asked for before.
+    they get none in the middle of a convolution, so it is asked for before. Not from the
+    allocator, which would arrange its own memory around it.
     """
     if device.type == "cpu":
-        torch.empty(size, dtype=torch.uint8)
+        mmap.mmap(-1, size, **_OWN).close()
 
 
 def release(device: torch.device) -> None:
