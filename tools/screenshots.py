@@ -99,14 +99,16 @@ def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
 
 
 def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
-    """Compare the default model with unsharp masking on a few made-up pairs."""
+    """Compare two models with unsharp masking on a few made-up pairs."""
     folder = Path(tempfile.mkdtemp())
     for i in range(3):
-        write_image(folder / "photos" / f"coffee-{i}.png", data.coffee()[60 * i : 60 * i + 240])
-    options = SynthesisOptions(val=1, test=0, largest=4)
+        part = data.astronaut()[90 * i : 90 * i + 320]
+        write_image(folder / "photos" / f"astronaut-{i}.png", part)
+    options = SynthesisOptions(val=1, test=0, largest=8)
     finish(synthesise([folder / "photos"], folder / "pairs", options))
     controls = widget._controls
-    wait(lambda: "kpac-3level" in controls.models.values)
+    wait(lambda: {"kpac-3level", "kpac-2level"} <= set(controls.models.values))
+    controls.models.chosen = ("kpac-2level", "kpac-3level")
     controls.kind.value = "dpdd"
     controls.root.value = folder / "pairs"
     controls.methods.chosen = ("unsharp",)
