@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+import psutil
+
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _KEEP = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 * 2**20))
 _VARIABLES = {
@@ -75,6 +77,15 @@ def give_back() -> None:
     libc = _glibc()
     if libc is not None:
         libc.malloc_trim(0)
+
+
+def keep_below(limit: int) -> None:
+    """Return freed memory to the system where the process has come to more than this.
+
+    What is kept lies in pieces, and not each of them can be used again.
+    """
+    if is_active() and psutil.Process().memory_info().rss > limit:
+        give_back()
 
 
 def is_active() -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from napari_kpac.engine.allocator import keep_below
 from napari_kpac.engine.device import make_sure, precision
 from napari_kpac.engine.modulation import BlockModulation
 from napari_kpac.engine.pixels import PlaneReader, Rect
@@ -225,6 +226,7 @@ class StagedRun:
 
     def _make_sure_of_tile(self, rect: Rect) -> None:
         needed = tile_cost(self.config, rect.height, rect.width, self.reader.dtype.itemsize)
+        keep_below(self.plan.budget - needed)
         make_sure(self.device, int(MARGIN * needed))
 
     def _read(self, rect: Rect) -> Tensor:
