@@ -176,7 +176,7 @@ def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
 @pytest.mark.parametrize("overlap", [True, False])
 def test_large_pictures_go_one_at_a_time(photos, models, tmp_path, monkeypatch, overlap):
     """Nothing is decoded or computed while one is being encoded, and freed memory is returned."""
-    monkeypatch.setattr(running, "ROOM", 1000)
+    monkeypatch.setattr(running, "LARGE", 1000)
     log = []
     monkeypatch.setattr(running, "give_back", lambda: log.append("give back"))
 

@@ -1,5 +1,9 @@
 """Freed memory: kept while a job runs, and given back when there would be too much of it."""
 
+import os
+import subprocess
+import sys
+
 import psutil
 import pytest
 import torch
@@ -35,3 +39,30 @@ def test_outside_of_a_job_nothing_is_kept():
     before = resident()
     torch.ones(SIZE, dtype=torch.uint8)
     assert resident() - before < 0.1 * SIZE
+
+
+IN_A_THREAD = """
+import threading
+import torch
+from tests.engine.test_allocator import SIZE, allocator, resident
+before, found = resident(), []
+def work():
+    torch.ones(SIZE, dtype=torch.uint8)
+    found.append(resident() - before)
+    allocator.keep_below(0)
+    found.append(resident() - before)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+assert found[0] > 0.9 * SIZE, found
+assert found[1] < 0.1 * SIZE, found
+"""
+
+
+def test_a_process_can_keep_memory_in_all_its_threads_and_give_it_back():
+    surroundings = {**os.environ, **allocator.environment()}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_THREAD], env=surroundings, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -9,12 +9,8 @@ import threading
 from collections import deque
 from typing import Generic, TypeVar
 
-from napari_kpac.engine.work import LARGE
-
 T = TypeVar("T")
 
-ROOM = LARGE
-"""Bytes: small pictures wait in numbers, of large ones there is one at a time."""
 MOST = 8
 
 
@@ -25,7 +21,7 @@ class BeltStopped(Exception):  # noqa: N818 - it ends a thread, and is no error
 class Belt(Generic[T]):
     """A bounded queue; what is taken off counts until it is said to be gone."""
 
-    def __init__(self, room: int = ROOM, most: int = MOST) -> None:
+    def __init__(self, room: int, most: int = MOST) -> None:
         self._room, self._most = room, most
         self._queue: deque[T] = deque()
         self._used = self._count = 0

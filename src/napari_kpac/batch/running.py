@@ -16,12 +16,13 @@ from typing import Any
 import torch
 
 from napari_kpac.batch.actions import Action
-from napari_kpac.batch.belt import ROOM, Belt, BeltStopped
+from napari_kpac.batch.belt import Belt, BeltStopped
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
 from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
 from napari_kpac.engine.allocator import give_back, keeping_memory
+from napari_kpac.engine.work import LARGE
 from napari_kpac.progress import Steps
 
 
@@ -76,7 +77,7 @@ def _one_by_one(items: Sequence[Item], action: Action) -> Steps[Report]:
     try:
         for task in _read(items, action, writer):
             done = yield from _done(task, action, writer, tally)
-            if isinstance(task, Task) and task.weight > ROOM:
+            if isinstance(task, Task) and task.weight > LARGE:
                 give_back()
             for number, outcome in writer.accept(done):
                 yield tally.end(number, outcome)
@@ -87,8 +88,8 @@ def _one_by_one(items: Sequence[Item], action: Action) -> Steps[Report]:
 
 def _overlapping(items: Sequence[Item], action: Action) -> Steps[Report]:
     tally = Tally(len(items))
-    ahead: Belt[Any] = Belt(ROOM)
-    behind: Belt[Any] = Belt(ROOM)
+    ahead: Belt[Any] = Belt(LARGE)
+    behind: Belt[Any] = Belt(LARGE)
     writer = Writer(action)
     ended: list[tuple[int, Outcome]] = []
     reader = _thread("read", _reading, items, action, writer, ahead)
@@ -99,7 +100,7 @@ def _overlapping(items: Sequence[Item], action: Action) -> Steps[Report]:
             if task is None:
                 break
             weight = task.weight if isinstance(task, Task) else 0
-            large = weight > ROOM
+            large = weight > LARGE
             if not large:
                 ahead.gone(weight)
             done = yield from _done(task, action, writer, tally)

@@ -31,6 +31,9 @@ _VARIABLES = {
 }  # fmt: skip
 _DEFAULTS = ((_MMAP_MAX, 65536), (_TRIM_THRESHOLD, 128 * 2**10), (_TOP_PAD, 128 * 2**10))
 
+_SWITCH, _FOR_GOOD = "NAPARI_KPAC_ALLOCATOR", "for good"
+"""A process that was started with :func:`environment` is known by this."""
+
 enabled = True
 """The preference; the environment variable can only switch off."""
 
@@ -69,7 +72,8 @@ def environment() -> dict[str, str]:
     """Return variables with which a process keeps freed memory for good, in all its threads."""
     if not _allowed() or _glibc() is None:
         return {}
-    return {"MALLOC_ARENA_MAX": "1", **{_VARIABLES[key]: str(value) for key, value in _KEEP}}
+    own = {_SWITCH: _FOR_GOOD, "MALLOC_ARENA_MAX": "1"}
+    return own | {_VARIABLES[key]: str(value) for key, value in _KEEP}
 
 
 def give_back() -> None:
@@ -84,7 +88,7 @@ def keep_below(limit: int) -> None:
 
     What is kept lies in pieces, and not each of them can be used again.
     """
-    if is_active() and psutil.Process().memory_info().rss > limit:
+    if (is_active() or _keeps_for_good()) and psutil.Process().memory_info().rss > limit:
         give_back()
 
 
@@ -98,7 +102,11 @@ def _wanted() -> bool:
 
 
 def _allowed() -> bool:
-    return enabled and os.environ.get("NAPARI_KPAC_ALLOCATOR", "1") != "0"
+    return enabled and os.environ.get(_SWITCH, "1") != "0"
+
+
+def _keeps_for_good() -> bool:
+    return os.environ.get(_SWITCH) == _FOR_GOOD
 
 
 @lru_cache(maxsize=1)
@@ -106,7 +114,9 @@ def _glibc() -> Any:
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return None
     # Somebody who tunes the allocator from outside knows better.
-    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+    if not _keeps_for_good() and any(
+        name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ
+    ):
         return None
     return ctypes.CDLL(None)
 
