@@ -93,7 +93,7 @@ def test_ten_bad_files_are_named_and_the_others_counted(tmp_path):
 def test_pictures_too_small_to_use_are_named(tmp_path):
     for folder in ("blur", "sharp"):
         fill(tmp_path / folder, ["a.png"], 0, height=1)
-    with pytest.raises(KpacError, match=r"a\.png: is 36x1 pixels, which is too small"):
+    with pytest.raises(KpacError, match=r"a\.png: is 36x1 pixels; at least 2x2 are needed"):
         open_folders(tmp_path)
 
 

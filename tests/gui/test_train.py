@@ -66,9 +66,9 @@ def slow_steps(monkeypatch):
 
     step = _Trainer._step
 
-    def slow(self, learner, optimiser):
+    def slow(self, *given):
         time.sleep(0.1)
-        return step(self, learner, optimiser)
+        return step(self, *given)
 
     monkeypatch.setattr(_Trainer, "_step", slow)
 

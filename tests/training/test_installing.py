@@ -6,7 +6,7 @@ from safetensors.numpy import load_file
 
 import napari_kpac as kpac
 from napari_kpac.changes import Change, catalogue_changed
-from napari_kpac.errors import ConfigError, FileError, ImageError
+from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.pictures import write_image
 from napari_kpac.training import TrainOptions, train
 from napari_kpac.training.installing import install_best
@@ -73,7 +73,7 @@ def test_a_run_that_cannot_begin_leaves_its_folder_free(tmp_path):
         write_image(tmp_path / "pairs" / name / "a.png", np.zeros((24, 24, 3), np.uint8))
     options = {"kind": "pairs", "root": str(tmp_path / "pairs"), "channels": 4}
     run = tmp_path / "run"
-    with pytest.raises(ImageError, match="smaller crops"):
+    with pytest.raises(FileError, match="at least 32x32 are needed"):
         next(train(TrainOptions(crop=32, **options), run))
     assert RunFolder(run).is_free
     steps = train(TrainOptions(crop=16, crops=1, **options), run)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -123,29 +124,17 @@ def test_a_killed_run_goes_on_to_the_same_weights(options, photos, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(train(given, whole))
     chance = random.Random()
-    begin = [
-        f"--{name.replace('_', '-')}={value}"
-        for name, value in given.to_dict().items()
-        if name in ("root", "channels", "crop", "batch", "largest", "shrink", "steps", "warmup",
-                    "validate", "crops", "save", "threads", "name")
-    ]  # fmt: skip
-    preset = tmp_path / "plain.toml"
-    preset.write_text("")
-    command = ["train", "--preset", str(preset), "-o", str(killed), *begin]
+    call = command(given, killed)
     for _ in range(2):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "napari_kpac", *command], stderr=subprocess.PIPE
-        )
+        process = subprocess.Popen(call, stderr=subprocess.PIPE)
         before = _modified(killed)
         while _modified(killed) == before and process.poll() is None:
             time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.4))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        command = ["train", "--resume", str(killed)]
-    done = subprocess.run(
-        [sys.executable, "-m", "napari_kpac", *command], check=True, capture_output=True, text=True
-    )
+        call = [sys.executable, "-m", "napari_kpac", "train", "--resume", str(killed)]
+    done = subprocess.run(call, check=True, capture_output=True, text=True)
     assert "40 steps; the best model is" in done.stdout
     assert equal(whole, killed)
     best = [load_file(run / "best.safetensors") for run in (whole, killed)]
@@ -193,7 +182,6 @@ def test_smoke_learns_its_batch(photos, tmp_path):
 
 def test_two_processes_follow_one(options, tmp_path):
     """Two gloo processes with batch b learn as one with batch 2b: the first 20 losses agree."""
-    pytest.importorskip("lightning_fabric", reason="needs the extra train")
     losses = []
     for devices in (1, 2):
         run = tmp_path / f"run{devices}"
@@ -204,28 +192,96 @@ def test_two_processes_follow_one(options, tmp_path):
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
-@pytest.mark.parametrize("leading", [True, False])
-def test_one_process_that_is_interrupted_ends_all_and_everything_is_kept(
-    options, tmp_path, leading
-):
-    pytest.importorskip("lightning_fabric", reason="needs the extra train")
+@pytest.fixture
+def two_processes(options, tmp_path):
+    """A run of two processes that has saved its state, and the process that was started last."""
     run = tmp_path / "run"
     given = options(steps=100_000, batch=4, validate=50_000, crops=1, save=10, devices=2,
                     device="cpu")  # fmt: skip
     process = subprocess.Popen(command(given, run), stderr=subprocess.PIPE, env=ONE_THREAD)
-    try:
-        wait_for(lambda: (run / "state.safetensors").exists() or process.poll() is not None)
-        (other,) = psutil.Process(process.pid).children()
-        (process if leading else other).send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=WAIT)
-    finally:
-        process.kill()
+    wait_for(lambda: (run / "state.safetensors").exists() or process.poll() is not None)
+    (other,) = psutil.Process(process.pid).children()
+    yield run, process, other
+    process.kill()
+    process.wait()
+    wait_for(lambda: has_ended(other))
+
+
+def has_ended(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def kept_steps(run: Path) -> int:
+    with safe_open(run / "state.safetensors", framework="pt") as file:
+        return json.loads(file.metadata()["counters"])["step"]
+
+
+def test_an_interrupt_ends_all_processes_and_keeps_everything(two_processes):
+    run, process, other = two_processes
+    # From a keyboard an interrupt reaches both.
+    for each in (other, process):
+        each.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=WAIT)
     assert process.returncode == 130, told
     assert b"--resume goes on from here" in told
-    wait_for(lambda: not other.is_running() or other.status() == psutil.STATUS_ZOMBIE)
-    with safe_open(run / "state.safetensors", framework="pt") as file:
-        kept = json.loads(file.metadata()["counters"])["step"]
-    assert kept >= int(rows(run)[-1]["step"]) > 0
+    wait_for(lambda: has_ended(other))
+    assert kept_steps(run) >= int(rows(run)[-1]["step"]) > 0
+
+
+def test_a_process_that_is_killed_ends_the_run_with_a_word(two_processes):
+    run, process, other = two_processes
+    other.kill()
+    _, told = process.communicate(timeout=WAIT)
+    assert process.returncode == 1, told
+    assert b"another process of this run has ended" in told
+    assert b"Traceback" not in told
+    assert kept_steps(run) >= 10
+
+
+def test_no_process_outlives_the_first(two_processes):
+    _, process, other = two_processes
+    process.kill()
+    process.wait()
+    wait_for(lambda: has_ended(other))
+
+
+def test_a_process_that_cannot_begin_is_heard(options, photos, tmp_path, monkeypatch):
+    """What another process says is in the message: here, that its photographs are gone."""
+    from napari_kpac.training.run_folder import RunFolder
+
+    begin = RunFolder.begin
+
+    def without_photos(self, given):
+        begin(self, replace(given, root=(str(tmp_path / "gone"),)))
+
+    monkeypatch.setattr(RunFolder, "begin", without_photos)
+    with pytest.raises(TrainingError, match="gone"):
+        next(train(options(devices=2, device="cpu"), tmp_path / "run"))
+    assert RunFolder(tmp_path / "run").is_free
+
+
+def test_fabric_learns_the_same(options, tmp_path):
+    """What several accelerators would use, on one CPU."""
+    pytest.importorskip("lightning_fabric", reason="needs the extra train")
+    from napari_kpac.training.loop import run_with
+    from napari_kpac.training.processes import Together
+    from napari_kpac.training.run_folder import RunFolder
+
+    given = options(device="cpu", devices=1)
+    finish(train(given, tmp_path / "one"))
+    folder = RunFolder(tmp_path / "other")
+    finish(run_with(given, folder, Together(given), resumed=False))
+    assert equal(tmp_path / "one", tmp_path / "other")
+
+
+def test_bfloat16_learns_nearly_the_same(options, tmp_path):
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        run = tmp_path / precision
+        finish(train(options(precision=precision, validate=1, device="cpu"), run))
+        losses.append([float(row["loss"]) for row in rows(run)])
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert losses[1] != losses[0]
 
 
 def command(given, run):
@@ -235,11 +291,12 @@ def command(given, run):
     flags = [
         f"--{name.replace('_', '-')}={value}"
         for name, value in given.to_dict().items()
-        if name in ("root", "channels", "crop", "batch", "largest", "shrink", "steps", "warmup",
+        if name in ("channels", "crop", "batch", "largest", "shrink", "steps", "warmup", "name",
                     "validate", "crops", "save", "threads", "devices", "device")
     ]  # fmt: skip
+    roots = [f"--root={root}" for root in given.root]
     call = [sys.executable, "-m", "napari_kpac", "train", "--preset", str(plain)]
-    return [*call, *flags, "-o", str(run)]
+    return [*call, *flags, *roots, "-o", str(run)]
 
 
 def test_the_second_phase_uses_the_perceptual_loss(options, tmp_path):

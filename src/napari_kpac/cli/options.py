@@ -28,6 +28,8 @@ def add_options(
     """
     group = parser.add_argument_group(title)
     for item in fields(record):
+        if not item.metadata:  # not for a command line
+            continue
         name = (flags or {}).get(item.name, item.name)
         flag = "--" + name.replace("_", "-")
         text = item.metadata["help"]

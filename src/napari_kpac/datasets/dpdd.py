@@ -12,11 +12,18 @@ from napari_kpac.datasets.matching import find_pictures, match, match_stems
 from napari_kpac.datasets.options import SPLITS
 from napari_kpac.datasets.pair_files import FilePairs, PairFiles
 from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.optics.pixels import SMALLEST
 from napari_kpac.pictures import list_pictures
 
 
 def open_dpdd(
-    root: Path, split: str, *, dual: bool = False, bits: int = 8, skip_bad: bool = False
+    root: Path,
+    split: str,
+    *,
+    dual: bool = False,
+    bits: int = 8,
+    skip_bad: bool = False,
+    smallest: int = SMALLEST,
 ) -> FilePairs:
     """Open one split of DPDD, or of pairs that ``napari-kpac synthesise`` wrote.
 
@@ -35,6 +42,8 @@ def open_dpdd(
         8 rounds 16-bit pictures to 8 bits, as the paper did; 16 takes them as they are.
     skip_bad
         Go on without pairs that cannot be used; they are in ``skipped``.
+    smallest
+        Side in pixels that every picture must have at least.
 
     Raises
     ------
@@ -70,4 +79,4 @@ def open_dpdd(
         for path in sources
         if str(path) not in faults.found
     ]
-    return FilePairs(files, faults, dual=dual, bits=bits, skip_bad=skip_bad)
+    return FilePairs(files, faults, dual=dual, bits=bits, skip_bad=skip_bad, smallest=smallest)

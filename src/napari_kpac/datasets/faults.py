@@ -39,8 +39,8 @@ class Faults:
         raise FileError(f"{len(lines)} file(s) cannot be used; {advice}:\n  {named}")
 
 
-def same_size(measures: Mapping[Path, Measure], faults: Faults) -> bool:
-    """Tell whether all files can be measured and have one size; note those that do not."""
+def same_size(measures: Mapping[Path, Measure], faults: Faults, smallest: int = SMALLEST) -> bool:
+    """Return True if all files can be measured and have one size; note those that do not."""
     sizes: dict[Path, tuple[int, int]] = {}
     for path, measure in measures.items():
         try:
@@ -49,8 +49,8 @@ def same_size(measures: Mapping[Path, Measure], faults: Faults) -> bool:
             faults.add(path, str(error).removeprefix(f"{path}: "))
     first = next(iter(sizes), None)
     for path, size in sizes.items():
-        if min(size) < SMALLEST:
-            faults.add(path, f"is {_text(size)} pixels, which is too small")
+        if min(size) < smallest:
+            faults.add(path, f"is {_text(size)} pixels; at least {smallest}x{smallest} are needed")
         if first is not None and size != sizes[first]:
             faults.add(path, f"is {_text(size)} pixels, but {first} is {_text(sizes[first])}")
     return not any(str(path) in faults.found for path in measures)

@@ -11,13 +11,19 @@ from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.matching import find_pictures, match
 from napari_kpac.datasets.pair_files import FilePairs, PairFiles
 from napari_kpac.errors import FileError
+from napari_kpac.optics.pixels import SMALLEST
 
 NAMES = (("source", "target"), ("blurred", "sharp"), ("blur", "sharp"), ("input", "target"))
 """What the two folders may be called where only the folder above them is given."""
 
 
 def open_folders(
-    blurred: Path, sharp: Path | None = None, *, bits: int = 8, skip_bad: bool = False
+    blurred: Path,
+    sharp: Path | None = None,
+    *,
+    bits: int = 8,
+    skip_bad: bool = False,
+    smallest: int = SMALLEST,
 ) -> FilePairs:
     """Open pairs in two folders, matched by their names, or else by their order.
 
@@ -33,6 +39,8 @@ def open_folders(
         8 rounds deeper pictures to 8 bits; 16 takes them as they are.
     skip_bad
         Go on without pairs that cannot be used; they are in ``skipped``.
+    smallest
+        Side in pixels that every picture must have at least.
 
     Raises
     ------
@@ -45,7 +53,7 @@ def open_folders(
     pictures = find_pictures(blurred)
     matched = match(pictures, find_pictures(sharp), faults)
     files = [PairFiles(*both) for both in matched.items()]
-    return FilePairs(files, faults, bits=bits, skip_bad=skip_bad)
+    return FilePairs(files, faults, bits=bits, skip_bad=skip_bad, smallest=smallest)
 
 
 def _inside(root: Path) -> tuple[Path, Path]:

@@ -44,6 +44,7 @@ def _dpdd(options: DataOptions) -> Pairs:
         dual=options.dual,
         bits=options.bits,
         skip_bad=options.skip_bad,
+        smallest=options.smallest,
     )
 
 
@@ -53,6 +54,7 @@ def _folders(options: DataOptions) -> Pairs:
         None if options.sharp is None else Path(options.sharp),
         bits=options.bits,
         skip_bad=options.skip_bad,
+        smallest=options.smallest,
     )
 
 

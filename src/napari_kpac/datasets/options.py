@@ -138,6 +138,7 @@ class DataOptions:
     )
     prefix: str = option("", "cuhk: how the names of the wanted pictures begin")
     skip_bad: bool = option(False, "go on without files that cannot be used")
+    smallest: int = option(2, "side in pixels that pictures of pairs have at least", int)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", str(self.root))

@@ -14,6 +14,7 @@ from napari_kpac.datasets.pair import Pair
 from napari_kpac.datasets.radius_files import radius_size, read_radius
 from napari_kpac.datasets.reading import read_rgb
 from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.optics.pixels import SMALLEST
 from napari_kpac.pictures import picture_size
 
 
@@ -26,13 +27,13 @@ class PairFiles:
     views: tuple[Path, Path] | None = None
     radius: Path | None = None
 
-    def sound(self, faults: Faults) -> bool:
-        """Tell whether all files can be read and have one size; note those that do not."""
+    def sound(self, faults: Faults, smallest: int = SMALLEST) -> bool:
+        """Return True if all files can be read and have one size; note those that do not."""
         pictures = (self.blurred, self.sharp, *(self.views or ()))
         measures = dict.fromkeys(pictures, picture_size)
         if self.radius is not None:
             measures[self.radius] = radius_size
-        return same_size(measures, faults)
+        return same_size(measures, faults, smallest)
 
     def read(self, bits: int) -> Pair:
         """Read the pair."""
@@ -67,12 +68,13 @@ class FilePairs:
         dual: bool = False,
         bits: int = 8,
         skip_bad: bool = False,
+        smallest: int = SMALLEST,
     ) -> None:
         if bits not in (8, 16):
             raise ConfigError(f"pictures are read with 8 or 16 bits, not {bits}")
         self.dual = dual
         self.bits = bits
-        self._files = [pair for pair in files if pair.sound(faults)]
+        self._files = [pair for pair in files if pair.sound(faults, smallest)]
         self.skipped = faults.settle(skip_bad, left=len(self._files))
 
     def __len__(self) -> int:

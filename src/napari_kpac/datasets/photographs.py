@@ -5,42 +5,51 @@ Not for: pairs that lie in files (dpdd, folders), or how blur looks (optics).
 
 from __future__ import annotations
 
+import io
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from torch.nn.functional import interpolate
 
 from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.pair import Floats, Pair
 from napari_kpac.datasets.photos import read_photo
 from napari_kpac.errors import KpacError
-from napari_kpac.optics import radius_map, random_aperture
+from napari_kpac.optics import radius_map, random_lens
 from napari_kpac.optics.batch import Noise, defocus_batch
 from napari_kpac.optics.pixels import from_unit, to_unit
+from napari_kpac.optics.tone import ToneCurve
 from napari_kpac.pictures import picture_size
 
-CACHE = 10**9
+CACHE = 2 * 10**9
 """Bytes of decoded photographs that are kept."""
 TRIES = 6
 """Places that are looked at for a patch that is sharp in the photograph."""
-SMALLEST = 0.75
-"""Smallest of the largest radii of scenes that are not in focus all over."""
+
+
+Content = Literal["uniform", "scenes", "focused"]
+"""Crops of one radius all over, of scenes with depth, and in focus."""
 
 
 @dataclass(frozen=True)
 class Blurring:
-    """How the crops are put out of focus."""
+    """How the crops are put out of focus, and what a camera makes of them."""
 
-    largest: float = 12.0
-    """Largest radius in pixels; each scene draws its own, so that small radii are frequent."""
-    in_focus: float = 0.05
-    """Share of the scenes that are in focus all over."""
+    smallest: float = 0.4
+    largest: float = 20.0
+    """Radii in pixels; in between they are drawn log-uniformly, so that small ones are frequent."""
+    radii: tuple[float, ...] = ()
+    """Crops of one radius have one of these, times a factor; all radii where there are none."""
+    spread: float = 0.36
+    """Largest logarithm of that factor."""
     layers: int = 12
     """Layers of a radius map at most."""
     shrink: float = 0.5
@@ -51,10 +60,22 @@ class Blurring:
     read: float = 2e-3
     highlights: float = 2.0
     noise: float = 0.03
-    """Largest sigma of noise that is added to the blurred picture."""
-    noisy: float = 0.25
-    """Share of the scenes that get such noise."""
+    """Largest sigma of the noise of the blurred picture; small ones are more frequent."""
+    noisy: float = 0.5
+    """Share of the crops with such noise."""
+    tones: float = 0.6
+    """Share with a random tone curve instead of that of sRGB."""
+    colours: float = 0.15
+    """Share whose channels are blurred by slightly different radii."""
+    grey: float = 0.125
+    """Share without colour; half of those are dark with bright structures."""
+    jpeg: float = 1 / 3
+    """Share whose blurred picture was compressed as JPEG."""
     dual: bool = False
+
+
+PLAIN = Blurring(noisy=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0.0)
+"""Blur without what a camera adds, but for mild noise of its sensor."""
 
 
 class Photographs:
@@ -63,48 +84,70 @@ class Photographs:
     def __init__(
         self,
         photos: Sequence[Path],
-        blurring: Blurring | None = None,
         *,
         size: int = 1,
+        largest: float = 0.0,
         skip_bad: bool = False,
     ) -> None:
-        """Check that every photograph can be read and is large enough for crops of ``size``."""
-        self.blurring = blurring or Blurring()
+        """Check that every photograph can be read and is large enough.
+
+        Parameters
+        ----------
+        photos
+            Their files.
+        size, largest
+            Side of the crops and largest radius of the blur that there must be room for.
+        skip_bad
+            Go on without photographs that cannot be used; they are in ``skipped``.
+        """
         self._kept: OrderedDict[Path, npt.NDArray[np.uint8]] = OrderedDict()
         faults = Faults()
-        needed = size + 2 * _margin(self.blurring.largest)
+        needed = size + 2 * _margin(largest)
         self.photos = [photo for photo in photos if _large_enough(photo, needed, faults)]
         self.skipped = faults.settle(skip_bad, len(self.photos))
 
-    def crop(self, rng: np.random.Generator, size: int) -> Pair:
+    def crop(
+        self,
+        rng: np.random.Generator,
+        size: int,
+        how: Blurring | None = None,
+        content: Content = "scenes",
+    ) -> Pair:
         """Make a pair of ``size`` x ``size`` pixels; the generator alone decides which."""
-        how = self.blurring
-        focused = rng.uniform() < how.in_focus or how.largest == 0
-        reach = 0.0 if focused else rng.uniform(min(SMALLEST, how.largest), how.largest)
+        how = how or Blurring()
+        reach = _reach(rng, how, content)
         margin = _margin(reach)
         photo = self.photos[int(rng.integers(len(self.photos)))]
-        sharp = self._patch(photo, size + 2 * margin, rng)
-        radius = radius_map(sharp.shape[1:], rng, largest=reach)  # type: ignore[arg-type]
+        sharp = self._patch(photo, size + 2 * margin, how, rng)
+        if rng.uniform() < how.grey:
+            sharp = _grey(sharp, rng)
+        radius = (
+            radius_map((sharp.shape[1], sharp.shape[2]), rng, largest=reach)
+            if content == "scenes"
+            else np.full(sharp.shape[1:], reach * rng.choice((-1, 1)), np.float32)
+        )
+        curve = ToneCurve.draw(rng) if rng.uniform() < how.tones else None
+        factors = np.clip(rng.normal(1, 0.04, 3), 0.9, 1.1)
         shot, read, stops = rng.uniform(0, 1, 3) * (how.shot, how.read, how.highlights)
         made = defocus_batch(
-            sharp[None],
+            (sharp if curve is None else curve.decode(sharp))[None],
             radius[None],
-            [random_aperture(rng)],
+            [random_lens(rng)],
             layers=how.layers,
             noise=[Noise(shot, read)],
             highlights=[stops],
+            colours=[factors.tolist()] if rng.uniform() < how.colours else None,
             dual=how.dual,
+            linear=curve is not None,
             generator=torch.Generator().manual_seed(int(rng.integers(2**31))),
         )
-        sigma = rng.uniform(0, how.noise) if rng.uniform() < how.noisy else 0.0
+        sensor = _Sensor.draw(rng, how)
         inner = slice(margin, margin + size)
 
         def finished(batch: torch.Tensor) -> Floats:
-            pixels = batch[0, :, inner, inner].permute(1, 2, 0).numpy()
-            stored = to_unit(from_unit(pixels, np.uint8))
-            if sigma:
-                stored += np.float32(sigma) * rng.standard_normal(stored.shape, np.float32)
-            return stored
+            values = batch[0] if curve is None else curve.encode(batch[0])
+            taken = sensor.take(values.permute(1, 2, 0).numpy(), rng)
+            return np.ascontiguousarray(taken[inner, inner])
 
         views = None
         if made.left is not None and made.right is not None:
@@ -114,11 +157,13 @@ class Photographs:
             photo.name, finished(made.image), target, views, made.radius[0, inner, inner].numpy()
         )
 
-    def _patch(self, photo: Path, size: int, rng: np.random.Generator) -> torch.Tensor:
+    def _patch(
+        self, photo: Path, size: int, how: Blurring, rng: np.random.Generator
+    ) -> torch.Tensor:
         """Cut a sharp patch (3, size, size), made smaller, mirrored and turned."""
         pixels = self._read(photo)
         short = min(pixels.shape[:2])
-        scale = max(rng.uniform(self.blurring.shrink, 1), size / short)
+        scale = max(rng.uniform(how.shrink, 1), size / short)
         side = min(short, round(size / scale))
         best, found = -1.0, pixels[:side, :side]
         for _ in range(TRIES):
@@ -128,7 +173,7 @@ class Photographs:
             sharp = sharpness(patch)
             if sharp > best:
                 best, found = sharp, patch
-            if best >= self.blurring.sharpness:
+            if best >= how.sharpness:
                 break
         turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
         if mirrored:
@@ -148,6 +193,65 @@ class Photographs:
         while sum(kept.nbytes for kept in self._kept.values()) > CACHE and len(self._kept) > 1:
             self._kept.popitem(last=False)
         return pixels
+
+
+@dataclass(frozen=True)
+class _Sensor:
+    """What a camera adds to a picture on its way into a file."""
+
+    sigma: float
+    """Of the noise, white being 1."""
+    depends: bool
+    """Whether the noise grows with the signal."""
+    quality: int | None
+    """Of JPEG; None for a file without losses."""
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, how: Blurring) -> _Sensor:
+        noisy, strength, depends, compressed = rng.uniform(size=4)
+        quality = int(rng.integers(60, 99))
+        return cls(
+            how.noise * strength**2 if noisy < how.noisy else 0.0,
+            depends < 0.5,
+            quality if compressed < how.jpeg else None,
+        )
+
+    def take(self, values: Floats, rng: np.random.Generator) -> Floats:
+        """Return values (H, W, 3) in 0..1 as they come out of an 8-bit file."""
+        if self.sigma:
+            sigma: Floats | np.float32 = np.float32(self.sigma)
+            if self.depends:
+                sigma = sigma * np.sqrt(0.2 + 1.6 * values)
+            values = values + sigma * rng.standard_normal(values.shape, np.float32)
+        stored = from_unit(values, np.uint8)
+        if self.quality is not None:
+            file = io.BytesIO()
+            Image.fromarray(stored).save(file, "JPEG", quality=self.quality)
+            stored = np.asarray(Image.open(file))
+        return to_unit(stored)
+
+
+def _reach(rng: np.random.Generator, how: Blurring, content: Content) -> float:
+    """Draw the radius of a crop, or the largest radius of a scene."""
+    low, high = min(how.smallest, how.largest), how.largest
+    if content == "focused" or high == 0:
+        return 0.0
+    if content == "uniform" and how.radii:
+        radius = rng.choice(how.radii) * math.exp(rng.uniform(-how.spread, how.spread))
+        return float(min(radius, high))
+    return float(math.exp(rng.uniform(math.log(low), math.log(high))))
+
+
+def _grey(sharp: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Take the colour out; every other time make bright structures on a dark ground."""
+    luma = sharp.mean(dim=0, keepdim=True)
+    dark, inverted = rng.uniform(size=2) < 0.5
+    power, white, ground = rng.uniform((1.5, 0.5, 0.0), (4.0, 1.0, 0.05))
+    if dark:
+        luma = (1 - luma if inverted else luma) ** power
+        brightest = float(luma.flatten().kthvalue(max(1, int(0.995 * luma.numel()))).values)
+        luma = (ground + (white - ground) * luma / max(brightest, 1e-3)).clamp_(0, 1)
+    return luma.expand(3, -1, -1).contiguous()
 
 
 def sharpness(pixels: npt.NDArray[np.uint8]) -> float:

@@ -21,16 +21,26 @@ def lrelu(x: Tensor) -> Tensor:
     return F.leaky_relu_(x, LEAK)
 
 
-def learning_on_cpu(x: Tensor, weight: Tensor) -> bool:
-    """Tell whether gradients of a convolution will be wanted, on a CPU."""
-    return torch.is_grad_enabled() and weight.requires_grad and x.device.type == "cpu"
+def needs_gradient(weight: Tensor) -> bool:
+    """Return True if a gradient of the weight will be computed."""
+    return torch.is_grad_enabled() and weight.requires_grad
+
+
+def _slow_gradient(x: Tensor, weight: Tensor) -> bool:
+    """Return True if torch takes long for the gradient: on CPUs without AVX-512, in float32."""
+    return (
+        needs_gradient(weight)
+        and x.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and torch.backends.cpu.get_cpu_capability() != "AVX512"
+    )
 
 
 def conv2d(
     x: Tensor, weight: Tensor, bias: Tensor | None, *, stride: int = 1, padding: int, dilation: int
 ) -> Tensor:
     """Convolve, by the way that is fastest for what is wanted here."""
-    if learning_on_cpu(x, weight):
+    if _slow_gradient(x, weight):
         how = (stride, padding, dilation)
         convolved: Tensor = _LearningConv.apply(x, weight, bias, *how)  # type: ignore[no-untyped-call]
         return convolved
@@ -145,7 +155,7 @@ class ColourHead(ConcatConv):
     def partial(self, index: int, x: Tensor, *, bias: bool = False) -> Tensor:
         """Convolve part ``index`` alone, without the bias unless asked."""
         weight = self.part_weight(index)
-        if x.device.type != "cpu" or learning_on_cpu(x, weight):
+        if x.device.type != "cpu" or needs_gradient(weight):
             return super().partial(index, x, bias=bias)
         outputs, inputs, size, _ = weight.shape
         rows = weight.transpose(1, 2).transpose(0, 1).reshape(size * outputs, inputs, 1, size)

@@ -3,7 +3,7 @@
 Not for: the network and its weights, windows, or files of pairs (datasets).
 """
 
-from napari_kpac.optics.aperture import Aperture, find_aperture, random_aperture
+from napari_kpac.optics.aperture import Aperture, find_aperture, random_aperture, random_lens
 from napari_kpac.optics.blending import Accuracy, accuracy, blend, fit_weights
 from napari_kpac.optics.classical import TwoStep, TwoStepOptions, two_step, two_step_steps
 from napari_kpac.optics.comparison import (
@@ -50,6 +50,7 @@ __all__ = [
     "psf",
     "radius_map",
     "random_aperture",
+    "random_lens",
     "two_step",
     "two_step_steps",
     "upsample",

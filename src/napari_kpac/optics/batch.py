@@ -66,6 +66,7 @@ def defocus_batch(
     layers: int | None = None,
     noise: Sequence[Noise] | None = None,
     highlights: Sequence[float] | None = None,
+    colours: Sequence[Sequence[float]] | None = None,
     dual: bool = False,
     linear: bool = False,
     generator: torch.Generator | None = None,
@@ -87,6 +88,9 @@ def defocus_batch(
     noise, highlights
         For each picture: the sensor's noise, and by how many stops small blown-out spots
         are taken to be brighter than white.
+    colours
+        For each picture, factors of the radius in each of its channels: a lens does not bring
+        all colours into focus at the same distance.
     dual
         Also make the left and right dual-pixel views.
     generator
@@ -96,7 +100,7 @@ def defocus_batch(
         raise ImageError(f"a batch has the shape (B, C, H, W), got {tuple(images.shape)}")
     batch, _, height, width = images.shape
     maps = np.asarray(radius.cpu() if isinstance(radius, Tensor) else radius, dtype=np.float32)
-    per_picture = [apertures, noise or apertures, highlights or apertures]
+    per_picture = [apertures, noise or apertures, highlights or apertures, colours or apertures]
     if maps.shape != (batch, height, width) or any(len(given) != batch for given in per_picture):
         raise ImageError(
             f"{batch} pictures of {width}x{height} need as many radius maps, apertures and other"
@@ -115,7 +119,7 @@ def defocus_batch(
         if highlights is not None and any(highlights):
             bright = _brighten(light, to_srgb(images) if linear else images, highlights)
         scenes = [cut(plane, layers) for plane in maps]
-        views = composite(light, bright, scenes, apertures, dual=dual)
+        views = composite(light, bright, scenes, apertures, dual=dual, colours=colours)
         for i, given in enumerate(noise or ()):
             if given.shot or given.read:
                 random = torch.randn(views[:, i].shape, generator=generator).to(views.device)

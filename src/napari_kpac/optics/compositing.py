@@ -30,6 +30,7 @@ def composite(
     apertures: Sequence[Aperture],
     *,
     dual: bool,
+    colours: Sequence[Sequence[float]] | None = None,
 ) -> Tensor:
     """Blur the linear light of a batch, layer by layer.
 
@@ -42,6 +43,8 @@ def composite(
         The layers and the lens of each picture.
     dual
         Also make the left and right views.
+    colours
+        For each picture, factors of the radius in each of its channels.
 
     Returns
     -------
@@ -65,6 +68,7 @@ def composite(
             [scenes[i] for i in group],
             [apertures[i] for i in group],
             dual=dual,
+            colours=None if colours is None else [colours[i] for i in group],
         )
         views[:, group] = work.over() if wanted else work.sum()
     return views
@@ -81,8 +85,13 @@ class _Group:
         apertures: Sequence[Aperture],
         *,
         dual: bool,
+        colours: Sequence[Sequence[float]] | None,
     ) -> None:
         self.scenes, self.apertures = scenes, apertures
+        # The mask comes after the channels and is blurred by the radius itself.
+        self.factors = [(1.0,)] if colours is None else [(*each, 1.0) for each in colours]
+        if colours is None:
+            self.factors *= len(scenes)
         self.views = 3 if dual else 1
         self.height, self.width = light.shape[-2:]
         self.count = max(len(scene.radii) for scene in scenes)
@@ -90,8 +99,9 @@ class _Group:
         if any(aperture.cats_eye for aperture in apertures):
             self.fields = [(y, x) for y in ZONES for x in ZONES]
         self.margin = max(
-            psf(aperture, float(np.abs(scene.radii).max()), field=field).shape[0] // 2
-            for aperture, scene in zip(apertures, scenes, strict=True)
+            psf(aperture, float(np.abs(scene.radii).max()) * max(factors), field=field).shape[0]
+            // 2
+            for aperture, scene, factors in zip(apertures, scenes, self.factors, strict=True)
             for field in self.fields
         )
         self.rows, self.columns = (_mirror(n, self.margin) for n in (self.height, self.width))
@@ -161,18 +171,21 @@ class _Group:
         return self.continued[b][1]
 
     def _transfer(self, i: int, field: tuple[float, float]) -> Tensor:
-        """Transfer functions of one layer, (views, B, 1, height, width // 2 + 1)."""
+        """Return the transfer functions of one layer, (views, B, C + 1 or 1, h, w // 2 + 1)."""
         reach = 2 * self.margin + 1
-        drawn = np.zeros((self.views, len(self.scenes), 1, reach, reach), dtype=np.float32)
+        count = len(self.factors[0])
+        drawn = np.zeros((self.views, len(self.scenes), count, reach, reach), dtype=np.float32)
         for b, (scene, aperture) in enumerate(zip(self.scenes, self.apertures, strict=True)):
             radius = _radius(scene, i)
-            kernel = psf(aperture, abs(radius) if abs(radius) >= SHARP else 0.0, field=field)
-            edge = self.margin - kernel.shape[0] // 2
-            inside = slice(edge, reach - edge)
-            shapes = (kernel, *halves(kernel)) if self.views > 1 else (kernel,)
-            for view, shape in enumerate(shapes):
-                # In front of the plane of focus the image of the opening is upside down.
-                drawn[view, b, 0, inside, inside] = shape if radius >= 0 else shape[::-1, ::-1]
+            for c, factor in enumerate(self.factors[b]):
+                size = abs(radius) * factor if abs(radius) >= SHARP else 0.0
+                kernel = psf(aperture, size, field=field)
+                edge = self.margin - kernel.shape[0] // 2
+                inside = slice(edge, reach - edge)
+                shapes = (kernel, *halves(kernel)) if self.views > 1 else (kernel,)
+                for view, shape in enumerate(shapes):
+                    # In front of the plane of focus the image of the opening is upside down.
+                    drawn[view, b, c, inside, inside] = shape if radius >= 0 else shape[::-1, ::-1]
         kernels = torch.from_numpy(drawn).to(self.pictures[0][0].device)
         transfer: Tensor = torch.fft.rfft2(kernels, s=self.size)
         return transfer

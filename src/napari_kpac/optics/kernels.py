@@ -124,7 +124,7 @@ def _gaussian(sigma: float) -> Doubles:
 
 def _sampled(aperture: Aperture, radius: float, field: tuple[float, float]) -> Doubles:
     """Average several samples per pixel, and move the grid until the result is centred."""
-    reach = 2.0 if aperture.kind == "gaussian" else 1.0
+    reach = 2.0 if aperture.kind == "gaussian" else 1.0 + aperture.softness / 2
     half = int(np.ceil(reach * radius + 0.5 * aperture.cats_eye * radius - 0.5 + 1e-9))
     samples = int(np.clip(np.ceil(40 / radius), 3, 9)) | 1
     size = 2 * half + 1
@@ -150,7 +150,7 @@ def _transmission(
     field: tuple[float, float],
     samples: int,
 ) -> Doubles:
-    """How much light passes at each sample; edges are one sample wide."""
+    """Return how much light passes at each sample; a hard edge is one sample wide."""
     sharpness = radius * samples
     rho = np.hypot(y, x) / radius
     if aperture.kind == "gaussian":
@@ -159,7 +159,8 @@ def _transmission(
         edge: Doubles | float = 1.0
         if aperture.kind == "polygon":
             edge = _polygon_edge(aperture, np.arctan2(-y, x))
-        light = np.clip((edge - rho) * sharpness + 0.5, 0, 1)
+        width = max(1 / sharpness, aperture.softness)
+        light = np.clip((edge - rho) / width + 0.5, 0, 1)
     if aperture.kind == "rimmed":
         steep = 2 * aperture.order
         light = light * (1 + aperture.rim * rho**steep / (rho**steep + aperture.cutoff**steep))

@@ -18,11 +18,7 @@ def card_of_run(
     kind = "dual-pixel, " if options.dual else ""
     figures = {"steps": float(counters.step), "hours": round(counters.seconds / 3600, 2)}
     if scores is not None:
-        figures |= {"validation_mae": scores.mae, "validation_input_mae": scores.input_mae}
-        figures |= {
-            f"validation_gain_{name.removesuffix(' px')}": round(gain, 3)
-            for name, gain in scores.gains.items()
-        }
+        figures |= {f"validation {k}": round(v, 5) for k, v in scores.figures().items()}
     start = f"started from {options.start}" if options.start else "from scratch"
     return ModelCard(
         name=options.name,
@@ -34,7 +30,8 @@ def card_of_run(
         training=(
             f"{counters.step} steps of {options.batch} crops of {options.crop}x{options.crop},"
             f" {start}; rate {options.rate:g}, attention modules x {options.attention_rate:g},"
-            f" attention loss {options.attention_loss:g}; seed {options.seed};"
+            f" attention loss {options.attention_loss:g}, steering {options.steering:g};"
+            f" seed {options.seed};{_phases(options)}"
             f" {counters.seconds / 3600:.1f} hours"
         ),
         limits=(
@@ -44,3 +41,11 @@ def card_of_run(
         ),
         figures=figures,
     )
+
+
+def _phases(options: TrainOptions) -> str:
+    """List the phases of a run that has any."""
+    if not options.phases:
+        return ""
+    phases = options.schedule()
+    return " phases: " + ", ".join(f"{each.label} {each.end - each.begin}" for each in phases) + ";"

@@ -6,8 +6,9 @@ word between them. Not for: where pairs come from (datasets).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,20 +16,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from napari_kpac.datasets.alignment import check_aligned
 from napari_kpac.datasets.augmentation import augment
 from napari_kpac.datasets.opening import open_pairs
-from napari_kpac.datasets.options import Augmentation, DataOptions
+from napari_kpac.datasets.options import SPLITS, Augmentation, DataOptions
 from napari_kpac.datasets.pair import Pair, Pairs
-from napari_kpac.datasets.photographs import Blurring, Photographs
-from napari_kpac.datasets.photos import find_photos, photos_of_split, split_of
+from napari_kpac.datasets.photographs import PLAIN, Blurring, Photographs
+from napari_kpac.datasets.photos import MANIFEST, find_photos, photos_of_split, split_of
 from napari_kpac.errors import ConfigError
-from napari_kpac.training.options import TrainOptions
+from napari_kpac.training.options import SHARES, TrainKind, TrainOptions
+from napari_kpac.training.steering import Steering, as_alpha_sees, draw_steering
 
-TRAINING, VALIDATION = 0, 1
+TRAINING, VALIDATION, REAL, STEERING, NOISE = range(5)
 """Streams of random numbers."""
+VALIDATED_RADII_PX = (0.7, 16.0)
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of this, modulo 1, fill an interval evenly."""
 
 T = TypeVar("T")
-Crop = Callable[[np.random.Generator], Pair]
+Crop = Callable[[np.random.Generator, TrainOptions], Pair]
+NumberedCrop = Callable[[np.random.Generator, TrainOptions, int], Pair]
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,12 @@ class Examples:
     blurred: Tensor
     sharp: Tensor
     views: tuple[Tensor, Tensor] | None
-    radius: Tensor | None
-    """(B, H, W), magnitudes in pixels."""
+    radius: Tensor
+    """(B, H, W), magnitudes in pixels; NaN in crops whose radius is not known."""
+    gains: Tensor | None = None
+    """(B, blocks, dilations): what alpha is multiplied by; None where it stays as it is."""
+    mask: Tensor | None = None
+    """(B, H, W) in 0..1: multiplies the gains."""
 
     def to(self, device: torch.device) -> Examples:
         """Move to a device, in the layout in which convolutions are fast."""
@@ -47,9 +58,17 @@ class Examples:
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device).contiguous(memory_format=torch.channels_last)
 
-        views = self.views and (moved(self.views[0]), moved(self.views[1]))
-        radius = None if self.radius is None else self.radius.to(device)
-        return Examples(moved(self.blurred), moved(self.sharp), views, radius)
+        def plain(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device)
+
+        return Examples(
+            moved(self.blurred),
+            moved(self.sharp),
+            self.views and (moved(self.views[0]), moved(self.views[1])),
+            self.radius.to(device),
+            plain(self.gains),
+            plain(self.mask),
+        )
 
 
 @dataclass(frozen=True)
@@ -57,28 +76,60 @@ class Data:
     """The two parts of a dataset, as sources of crops."""
 
     train: Crop
-    validation: Crop
+    validation: NumberedCrop
     about: str
     """What the data is, for the model's card."""
     skipped: dict[str, str]
     """Files that cannot be used, and why."""
+    real: NumberedCrop | None = None
+    """Pairs kept for validation, where pairs are mixed into synthetic data."""
 
-    def batch(self, options: TrainOptions, step: int, rank: int = 0, world: int = 1) -> Examples:
-        """Make the share of one process of a step's batch."""
+    def batch(
+        self,
+        options: TrainOptions,
+        step: int,
+        rank: int = 0,
+        world: int = 1,
+        *,
+        attention: tuple[int, int] = (0, 0),
+    ) -> Examples:
+        """Make the share of one process of a step's batch.
+
+        Parameters
+        ----------
+        options
+            Those of the phase.
+        step
+            Counted from the beginning of the run.
+        rank, world
+            Which process of how many.
+        attention
+            Blocks and dilations of the network, for steering; none where it has no alphas.
+        """
         share = options.batch // world
         first = (0 if options.fixed_batch else step) * options.batch + rank * share
-        return collate(self._crops(self.train, options.seed, TRAINING, range(first, first + share)))
+        numbers = range(first, first + share)
+        examples = collate([self._crop(options, number) for number in numbers])
+        if options.steering and all(attention):
+            return _steered(examples, options, numbers, attention)
+        return examples
 
     def held_out(self, options: TrainOptions, index: int) -> Examples:
         """Make one of the crops for validation."""
         if options.fixed_batch:
-            wanted = [index % options.batch]
-            return collate(self._crops(self.train, options.seed, TRAINING, wanted))
-        return collate(self._crops(self.validation, options.seed, VALIDATION, [index]))
+            return collate([self._crop(options, index % options.batch)])
+        rng = np.random.default_rng((options.seed, VALIDATION, index))
+        return collate([self.validation(rng, options, index)])
 
-    @staticmethod
-    def _crops(crop: Crop, seed: int, stream: int, indices: Sequence[int]) -> list[Pair]:
-        return [crop(np.random.default_rng((seed, stream, index))) for index in indices]
+    def held_out_real(self, options: TrainOptions, index: int) -> Examples | None:
+        """Make one of the crops of real pairs for validation; None where there are none."""
+        if self.real is None:
+            return None
+        rng = np.random.default_rng((options.seed, REAL, index))
+        return collate([self.real(rng, options, index)])
+
+    def _crop(self, options: TrainOptions, number: int) -> Pair:
+        return self.train(np.random.default_rng((options.seed, TRAINING, number)), options)
 
 
 def collate(pairs: Sequence[Pair]) -> Examples:
@@ -87,86 +138,190 @@ def collate(pairs: Sequence[Pair]) -> Examples:
     def stacked(pictures: Sequence[np.ndarray]) -> Tensor:
         return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2) * 2 - 1
 
-    views = radius = None
+    views = None
     if all(pair.views is not None for pair in pairs):
         sides = list(zip(*(pair.views for pair in pairs if pair.views), strict=True))
         views = stacked(sides[0]), stacked(sides[1])
-    if all(pair.radius is not None for pair in pairs):
-        radius = torch.from_numpy(
-            np.stack([np.abs(pair.radius) for pair in pairs if pair.radius is not None])
-        )
+    radii = [
+        np.full(pair.sharp.shape[:2], np.nan, np.float32)
+        if pair.radius is None
+        else np.abs(pair.radius)
+        for pair in pairs
+    ]
     return Examples(
         stacked([pair.blurred for pair in pairs]),
         stacked([pair.sharp for pair in pairs]),
         views,
-        radius,
+        torch.from_numpy(np.stack(radii)),
     )
+
+
+def _steered(
+    examples: Examples,
+    options: TrainOptions,
+    numbers: Sequence[int],
+    attention: tuple[int, int],
+) -> Examples:
+    """Draw gains for a share of the crops."""
+    known = ~examples.radius.isnan().flatten(1).any(dim=1)
+    drawn = []
+    for number, is_known in zip(numbers, known.tolist(), strict=True):
+        rng = np.random.default_rng((options.seed, STEERING, number))
+        shape = (*attention, options.crop)
+        drawn.append(
+            draw_steering(rng, *shape, known=is_known)
+            if rng.uniform() < options.steering
+            else Steering.none(*shape)
+        )
+    gains = torch.from_numpy(np.stack([each.gains for each in drawn]))
+    mask = torch.from_numpy(np.stack([each.mask for each in drawn]))
+    return replace(examples, gains=gains, mask=as_alpha_sees(mask, 2**options.levels))
 
 
 def open_data(options: TrainOptions) -> Data:
     """Open what the options name; what is wrong with it is said before anything is trained."""
     if not options.root:
         raise ConfigError("no data to train on: name its folder as root")
-    return _photographs(options) if options.kind == "synthetic" else _pairs(options)
+    size = max(phase.options.crop for phase in options.schedule())
+    if options.kind == "synthetic":
+        return _open_mixed(options, size)
+    return _joined([_open_pairs(options, options.kind, root, size) for root in options.root])
 
 
-def _photographs(options: TrainOptions) -> Data:
-    root = Path(options.root)
-    if split_of(root) is None:
-        parts = _parted(find_photos([root]), options.held_out)
-    else:
-        parts = photos_of_split(root, "train"), photos_of_split(root, "val")
-    how = Blurring(
-        largest=options.largest,
-        shrink=options.shrink,
-        noise=options.noise,
-        noisy=options.noisy,
-        dual=options.dual,
-    )
-    size = options.crop
+def _open_mixed(options: TrainOptions, size: int) -> Data:
+    """Open photographs, and the pairs that are mixed in."""
+    if options.pairs and options.dual:
+        raise ConfigError("pairs have no dual-pixel views: leave pairs out, or train without dual")
+    largest = max(phase.options.largest for phase in options.schedule())
+    parts: tuple[list[Path], list[Path]] = ([], [])
+    for root in map(Path, options.root):
+        for part, photos in zip(parts, _split_photos(root, options.held_out), strict=True):
+            part += photos
     train, held = (
-        Photographs(part, how, size=size, skip_bad=options.skip_bad) for part in parts
-    )  # fmt: skip
+        Photographs(part, size=size, largest=largest, skip_bad=options.skip_bad) for part in parts
+    )
+    pairs = None
+    if options.pairs:
+        pairs = _joined([_open_pairs(options, "pairs", root, size) for root in options.pairs])
+
+    def crop(rng: np.random.Generator, now: TrainOptions) -> Pair:
+        content = _content(rng, now)
+        if content == "paired" and pairs is not None:
+            return pairs.train(rng, now)
+        how = Blurring(
+            smallest=min(PLAIN.smallest, now.largest),
+            largest=now.largest,
+            radii=now.radii,
+            spread=now.spread,
+            shrink=now.shrink,
+            noise=now.noise,
+            noisy=now.noisy,
+            dual=now.dual,
+        )
+        return train.crop(rng, now.crop, how, content)  # type: ignore[arg-type]
+
+    def validation(rng: np.random.Generator, now: TrainOptions, index: int) -> Pair:
+        """Make crops of one radius and scenes in turn, at radii that fill a continuum evenly."""
+        low, high = (min(radius, largest) for radius in VALIDATED_RADII_PX)
+        radius = low * (high / low) ** (GOLDEN * index % 1) if low else 0.0
+        how = replace(PLAIN, radii=(radius,), spread=0.0, shrink=now.shrink, dual=now.dual)
+        if index % 2:
+            how = replace(how, smallest=radius, largest=radius)
+        return held.crop(rng, now.crop, how, "scenes" if index % 2 else "uniform")
+
+    names = ", ".join(Path(root).name for root in options.root)
     about = (
-        f"synthetic defocus of 0 to {options.largest:g} px on {len(train.photos)} sharp"
-        f" photographs ({root.name})"
+        f"synthetic defocus of 0 to {largest:g} px on {len(train.photos)} sharp photographs"
+        f" ({names})"
     )
-    return Data(
-        lambda rng: train.crop(rng, size),
-        lambda rng: held.crop(rng, size),
-        about,
-        {**train.skipped, **held.skipped},
-    )
+    skipped = {**train.skipped, **held.skipped}
+    if pairs is None:
+        return Data(crop, validation, about, skipped)
+    about += f", and {pairs.about}"
+    return Data(crop, validation, about, {**skipped, **pairs.skipped}, pairs.validation)
 
 
-def _pairs(options: TrainOptions) -> Data:
+def _content(rng: np.random.Generator, options: TrainOptions) -> str:
+    """Draw what a crop shows, by the shares."""
+    shares = np.array([getattr(options, name) for name in SHARES])
+    if not options.pairs:
+        shares[SHARES.index("paired")] = 0
+    edges = np.cumsum(shares / shares.sum())
+    return SHARES[min(int(np.searchsorted(edges, rng.uniform(), side="right")), len(SHARES) - 1)]
+
+
+def _open_pairs(options: TrainOptions, kind: TrainKind, root: str, size: int) -> Data:
+    """Open the pairs of one folder, which must have room for crops of ``size``."""
+
     def opened(split: str) -> Pairs:
         return open_pairs(
             DataOptions(
-                kind=options.kind,
-                root=options.root,
+                kind=kind,
+                root=root,
                 sharp=options.sharp,
                 split=split,
                 dual=options.dual,
                 bits=options.bits,
                 skip_bad=options.skip_bad,
+                smallest=size,
             )
         )
 
     train = opened("train")
-    if options.kind == "dpdd":
+    if kind == "dpdd":
         held = opened("val")
         parts = list(range(len(train))), list(range(len(held)))
     else:
-        held, parts = train, _parted(range(len(train)), options.held_out)
-    how = Augmentation(crop=options.crop, noise=options.noise)
+        held, parts = train, _split_pairs(train, Path(root), options.held_out)
+    check_aligned(train, parts[0])
 
     def crop(pairs: Pairs, indices: Sequence[int]) -> Crop:
-        return lambda rng: augment(pairs[indices[int(rng.integers(len(indices)))]], how, rng)
+        def make(rng: np.random.Generator, now: TrainOptions) -> Pair:
+            noisy = now.kind != "synthetic" or rng.uniform() < now.noisy
+            how = Augmentation(crop=now.crop, noise=now.noise if noisy else 0.0)
+            return augment(pairs[indices[int(rng.integers(len(indices)))]], how, rng)
 
-    about = f"{len(parts[0])} pairs ({options.kind}, {Path(options.root).name})"
+        return make
+
+    def validation(rng: np.random.Generator, now: TrainOptions, index: int) -> Pair:
+        how = Augmentation(crop=now.crop, noise=0.0)
+        return augment(held[parts[1][index % len(parts[1])]], how, rng)
+
+    about = f"{len(parts[0])} pairs ({kind}, {Path(root).name})"
     skipped = {**getattr(train, "skipped", {}), **getattr(held, "skipped", {})}
-    return Data(crop(train, parts[0]), crop(held, parts[1]), about, skipped)
+    return Data(crop(train, parts[0]), validation, about, skipped)
+
+
+def _joined(parts: Sequence[Data]) -> Data:
+    """Draw from several datasets, each as often as the others."""
+    if len(parts) == 1:
+        return parts[0]
+    return Data(
+        lambda rng, now: parts[int(rng.integers(len(parts)))].train(rng, now),
+        lambda rng, now, index: parts[index % len(parts)].validation(rng, now, index // len(parts)),
+        ", and ".join(part.about for part in parts),
+        {name: why for part in parts for name, why in part.skipped.items()},
+    )
+
+
+def _split_photos(root: Path, held_out: float) -> tuple[list[Path], list[Path]]:
+    """Part photographs as the folder's manifest says, or evenly."""
+    if split_of(root) is None:
+        return _parted(find_photos([root]), held_out)
+    return photos_of_split(root, "train"), photos_of_split(root, "val")
+
+
+def _split_pairs(pairs: Pairs, root: Path, held_out: float) -> tuple[list[int], list[int]]:
+    """Part pairs as the folder's manifest says, or evenly."""
+    splits = split_of(root) if root.is_dir() else None
+    if splits is None:
+        return _parted(range(len(pairs)), held_out)
+    of_stem = {Path(name).stem: split for name, split in splits.items()}
+    found = [of_stem.get(pairs.name(index)) for index in range(len(pairs))]
+    train, held = ([i for i, split in enumerate(found) if split == name] for name in SPLITS[:2])
+    if not train or not held:
+        raise ConfigError(f"{root / MANIFEST} names no pairs of split train, or none of split val")
+    return train, held
 
 
 def _parted(items: Sequence[T], share: float) -> tuple[list[T], list[T]]:

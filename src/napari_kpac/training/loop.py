@@ -5,6 +5,7 @@ Not for: what a step is made of (examples, losses, state), or showing it (cli, w
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from napari_kpac.progress import Progress, Steps
 from napari_kpac.training.carding import card_of_run
 from napari_kpac.training.examples import Data, Examples, open_data
 from napari_kpac.training.losses import attention_loss, mean_absolute_error
-from napari_kpac.training.options import TrainOptions
+from napari_kpac.training.options import Phase, TrainOptions
 from napari_kpac.training.perceptual import PerceptualLoss, read_vgg
 from napari_kpac.training.processes import Processes, join
 from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder
@@ -38,7 +39,8 @@ from napari_kpac.training.state import (
     save_state,
     set_rate,
 )
-from napari_kpac.training.validation import BINS, Scores, run, validate
+from napari_kpac.training.steering import steered_target, strength
+from napari_kpac.training.validation import Scores, attention_shape, figure_names, run, validate
 from napari_kpac.weights import save_network
 
 TOLD = 10
@@ -97,22 +99,32 @@ def train(
     WeightsError
         If the second phase needs VGG-19 weights and there are none.
     """
-    with _threads(options.threads):
-        processes = join(options)
+    folder = RunFolder(run or Path("runs") / options.name)
+    options, processes = join(options)
+    return (yield from run_with(options, folder, processes, resumed=resume))
+
+
+def run_with(
+    options: TrainOptions, folder: RunFolder, processes: Processes, *, resumed: bool
+) -> Steps[Trained]:
+    """Do the part of one process in a run."""
+    with _threads(processes.threads):
         data = open_data(options)
         perceptual = PerceptualLoss(read_vgg(options.vgg)) if options.fine_steps else None
-        folder = RunFolder(run or Path("runs") / options.name)
-        if processes.rank == 0 and not resume:
+        leading = processes.rank == 0
+        if leading and not resumed:
             folder.begin(options)
-        processes.wait()
         try:
+            processes.begin(folder.path, resumed=resumed)
             with keeping_memory(), explaining_shortage("this run", _advice(options)):
                 trainer = _Trainer(options, folder, processes, data, perceptual)
-                return (yield from trainer.go(resume))
+                return (yield from trainer.go(resumed))
         except Exception:
-            if processes.rank == 0 and not resume:
+            if leading and not resumed:
                 folder.clear()
             raise
+        finally:
+            processes.end()
 
 
 def resume(run: str | Path) -> Steps[Trained]:
@@ -153,6 +165,12 @@ class _Trainer:
         self.perceptual = perceptual and perceptual.to(device)
         self.counters = Counters()
         self.scores: Scores | None = None
+        self.phases = options.schedule()
+        self.attention = attention_shape(self.net)
+
+    def _phase(self) -> Phase:
+        """Return the phase of the next step."""
+        return next(phase for phase in self.phases if self.counters.step < phase.end)
 
     def go(self, resumed: bool) -> Steps[Trained]:
         options, counters = self.options, self.counters
@@ -167,9 +185,10 @@ class _Trainer:
         saved = counters.step if resumed else -1
         try:
             while counters.step < options.total:
-                rate = rate_at(counters.step, options)
-                set_rate(optimiser, rate)
-                loss, alphas = self._step(learner, optimiser)
+                phase = self._phase()
+                rate = rate_at(counters.step - phase.begin, phase.options)
+                set_rate(optimiser, rate, phase.options.attention_rate)
+                loss, alphas = self._step(learner, optimiser, phase)
                 self.average.update(self.net, counters.step)
                 counters.step += 1
                 step = counters.step
@@ -177,8 +196,8 @@ class _Trainer:
                 counters.seconds += now - before
                 pace = now - before if step == begun + 1 else 0.9 * pace + 0.1 * (now - before)
                 before = now
-                self.scores = self._validated() if leading and self._due(options.validate) else None
-                throughput = options.batch * options.crop**2 / pace
+                self.scores = self._validated() if self._due(options.validate) else None
+                throughput = phase.options.batch * phase.options.crop**2 / pace
                 if metrics is not None and (step % TOLD == 0 or self.scores is not None):
                     metrics.add(step, self._row(loss, rate, throughput, alphas))
                 if leading and self._due(options.save):
@@ -187,7 +206,7 @@ class _Trainer:
                 progress = TrainProgress(
                     step,
                     options.total,
-                    "training" if step <= options.steps else "fine-tuning",
+                    phase.label,
                     loss=loss,
                     rate=rate,
                     throughput=throughput,
@@ -217,43 +236,44 @@ class _Trainer:
         return Trained(self.folder.path, self.folder.path / BEST, counters.step, self.scores)
 
     def _step(
-        self, learner: torch.nn.Module, optimiser: torch.optim.Optimizer
+        self, learner: torch.nn.Module, optimiser: torch.optim.Optimizer, phase: Phase
     ) -> tuple[float, tuple[tuple[float, ...], ...]]:
         """Learn from one batch."""
-        options, processes = self.options, self.processes
-        examples = self.data.batch(options, self.counters.step, processes.rank, processes.world)
-        examples = examples.to(processes.device)
+        options, processes = phase.options, self.processes
+        examples = self.data.batch(
+            options,
+            self.counters.step,
+            processes.rank,
+            processes.world,
+            attention=self.attention,
+        ).to(processes.device)
         optimiser.zero_grad(set_to_none=True)
         alphas: list[Tensor] = []
         with processes.computing():
             output = run(learner, examples, alphas)
-            error = mean_absolute_error(output, examples.sharp)
-            loss = error + self._further(output, examples, alphas)
+        error = mean_absolute_error(output.float(), _target(examples))
+        loss = error + self._further(output.float(), examples, alphas, options)
         processes.backward(loss)
         if options.clip:
             torch.nn.utils.clip_grad_norm_(self.net.parameters(), options.clip)
-        value = float(processes.mean(error.detach()))
-        if not torch.isfinite(loss):
+        value, total = processes.mean(torch.stack([error.detach(), loss.detach()])).tolist()
+        if not math.isfinite(total):
             raise TrainingError(
-                f"the loss is {float(loss.detach())} after {self.counters.step} steps; what was"
+                f"the loss is {total} after {self.counters.step} steps; what was"
                 " saved is kept: start a new run from it, with a lower rate"
             )
         optimiser.step()
         means = (alpha.detach().float().mean(dim=(0, 2, 3)) for alpha in alphas)
         return value, tuple(tuple(processes.mean(mean).tolist()) for mean in means)
 
-    def _further(self, output: Tensor, examples: Examples, alphas: list[Tensor]) -> Tensor:
+    def _further(
+        self, output: Tensor, examples: Examples, alphas: list[Tensor], options: TrainOptions
+    ) -> Tensor:
         """Add up what is made small besides the mean absolute error."""
-        options = self.options
         further = output.new_zeros(())
-        if (
-            options.attention_loss
-            and examples.radius is not None
-            and options.scale_attention
-            and alphas
-        ):
+        if options.attention_loss and all(self.attention):
             further = options.attention_loss * attention_loss(alphas, examples.radius)
-        if self.perceptual is not None and self.counters.step >= options.steps:
+        if self.perceptual is not None and options.perceptual:
             further = further + options.perceptual * self.perceptual(output, examples.sharp)
         return further
 
@@ -262,13 +282,15 @@ class _Trainer:
 
     def _validated(self) -> Scores:
         """Validate the averaged weights, and keep them if they are the best so far."""
-        counters = self.counters
+        counters, leading = self.counters, self.processes.rank == 0
         with self._averaged() as net:
-            scores = validate(net, self.data, self.options, self.processes.device)
+            scores = validate(net, self.data, self.phases[-1].options, self.processes)
             if scores.mae < counters.best:
                 counters.best, counters.best_step = scores.mae, counters.step
-                self._write(BEST, scores)
-        self.folder.preview(counters.step, scores)
+                if leading:
+                    self._write(BEST, scores)
+        if leading:
+            self.folder.preview(counters.step, scores)
         return scores
 
     def _save(self) -> None:
@@ -299,8 +321,8 @@ class _Trainer:
         if isinstance(self.net, KPACNet):
             counts = range(len(self.net.blocks)), range(len(self.net.config.dilations))
             alphas = [_alpha(block, index) for block, index in product(*counts)]
-        gains = [f"gain {name}" for name in ("all", *BINS)]
-        return ["step", "loss", "rate", "pixels per second", *alphas, "mae", "input mae", *gains]
+        figures = figure_names(self.attention[1])
+        return ["step", "loss", "rate", "pixels per second", *alphas, *figures]
 
     def _row(
         self, loss: float, rate: float, throughput: float, alphas: tuple[tuple[float, ...], ...]
@@ -310,9 +332,16 @@ class _Trainer:
         for block, means in enumerate(alphas if scores is None else scores.alphas):
             row |= {_alpha(block, index): mean for index, mean in enumerate(means)}
         if scores is not None:
-            row |= {"mae": scores.mae, "input mae": scores.input_mae}
-            row |= {f"gain {name}": gain for name, gain in scores.gains.items()}
+            row |= scores.figures()
         return row
+
+
+def _target(examples: Examples) -> Tensor:
+    """Return what the network should make of examples, with the gains that they have."""
+    if examples.gains is None or examples.mask is None:
+        return examples.sharp
+    left = strength(examples.gains, examples.mask, examples.radius)
+    return steered_target(examples.blurred, examples.sharp, left)
 
 
 def _advice(options: TrainOptions) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -30,7 +31,11 @@ class TrainOptions:
     kind: TrainKind = option(
         "synthetic", "data: synthetic (a folder of sharp photographs), dpdd, or pairs (two folders)"
     )
-    root: str = option("", "folder of the data")
+    root: tuple[str, ...] = option((), "folder of the data; may be given several times", many=True)
+    pairs: tuple[str, ...] = option(
+        (), "synthetic: folder of pairs that are mixed in (paired); may be given several times",
+        many=True,
+    )  # fmt: skip
     sharp: str | None = option(None, "pairs: folder of the sharp pictures, if not below the root")
     bits: int = option(8, "8 rounds deeper pictures to 8 bits, as the paper did; or 16", int)
     held_out: float = option(
@@ -50,8 +55,8 @@ class TrainOptions:
     scale_attention: bool = option(True, "whether the network has scale attention (alpha)")
     shape_attention: bool = option(True, "whether the network has shape attention (beta)")
 
-    steps: int = option(20_000, "steps of the first phase (mean absolute error)", int)
-    rate: float = option(4e-4, "learning rate", float)
+    steps: int = option(20_000, "steps with the mean absolute error, of all phases together", int)
+    rate: float = option(5e-4, "learning rate", float)
     final_rate: float = option(0.02, "share of the rate that is left at the end (cosine)", float)
     warmup: int = option(100, "steps over which the rate rises", int)
     fine_steps: int = option(0, "steps of a second phase with the perceptual loss", int)
@@ -60,7 +65,11 @@ class TrainOptions:
     vgg: str = option("", "file with VGG-19 weights; by default from torch's hub cache")
     attention_rate: float = option(0.2, "rate of the attention modules, as a share", float)
     attention_loss: float = option(
-        0.01, "weight of the loss that ties alpha to the radius of the blur, where it is known",
+        0.03, "weight of the loss that ties alpha to the radius of the blur, where it is known",
+        float,
+    )  # fmt: skip
+    steering: float = option(
+        0.3, "share of the crops whose alpha is changed as sliders would, and the target with it",
         float,
     )  # fmt: skip
     betas: tuple[float, float] = option((0.9, 0.99), "Adam's betas, as B1,B2", parse_numbers)
@@ -69,26 +78,51 @@ class TrainOptions:
 
     batch: int = option(2, "crops in a step, over all devices together", int)
     crop: int = option(256, "side of the crops in pixels", int)
-    largest: float = option(12.0, "synthetic: largest radius of the blur in pixels", float)
+    uniform: float = option(0.5, "synthetic: share of the crops with one radius all over", float)
+    scenes: float = option(0.42, "synthetic: share of the crops of scenes with depth", float)
+    focused: float = option(0.08, "synthetic: share of the crops in focus", float)
+    paired: float = option(
+        0.0, "synthetic: share of the crops from pairs; without such folders, the others get it",
+        float,
+    )  # fmt: skip
+    radii: tuple[float, ...] = option(
+        (), "synthetic: radii of the uniform crops, as R1,R2,...; default: all from 0.4 px on",
+        parse_numbers,
+    )  # fmt: skip
+    spread: float = option(
+        0.36, "synthetic: each of the radii times a factor up to exp of this", float
+    )
+    largest: float = option(20.0, "synthetic: largest radius of the blur in pixels", float)
     shrink: float = option(0.5, "synthetic: photographs shrink by a factor from this to 1", float)
     noise: float = option(0.03, "noise on the blurred picture: sigma at most, white being 1", float)
-    noisy: float = option(0.25, "synthetic: share of the crops with such noise", float)
+    noisy: float = option(0.5, "synthetic: share of the crops with such noise", float)
     fixed_batch: bool = option(False, "always the same crops: to see whether a network can learn")
 
     validate: int = option(500, "steps between validations", int)
     crops: int = option(24, "crops of a validation", int)
     save: int = option(100, "steps between saved states", int)
+    phases: tuple[Mapping[str, Any], ...] = ()
+    """Parts of the run with options of their own (``OF_A_PHASE``); in a preset: [[phases]]."""
     name: str = option("my-model", "name of the model that is made")
     seed: int = option(0, "the same seed makes the same run", int)
     device: str = option("auto", "auto, cpu, or one of the devices here (cuda:0, mps, xpu:0)")
-    devices: int = option(1, "devices of a machine that work together (needs the extra train)", int)
+    devices: int = option(
+        0, "devices of a machine that work together; on a CPU, processes of one thread each;"
+        " 0: on a CPU whatever is faster, else one",
+        int,
+    )  # fmt: skip
     nodes: int = option(1, "machines that work together (needs the extra train)", int)
     precision: TrainPrecision = option("float32", "float32, bfloat16 or float16 (mixed)")
     threads: int = option(0, "threads of a CPU; 0: as torch sees fit", int)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "root", str(self.root))
-        object.__setattr__(self, "betas", tuple(self.betas))
+        for name in ("root", "pairs"):
+            given = getattr(self, name)
+            given = (given,) if isinstance(given, str | Path) else given
+            object.__setattr__(self, name, tuple(str(each) for each in given if str(each)))
+        for name in ("betas", "radii"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "phases", tuple(dict(phase) for phase in self.phases))
         self._one_of("kind", get_args(TrainKind))
         self._one_of("precision", get_args(TrainPrecision))
         self._one_of("network", get_args(Network))
@@ -105,7 +139,7 @@ class TrainOptions:
                 f"crop={self.crop}: a network of {self.levels} levels needs multiples of"
                 f" {2**self.levels}"
             )
-        if self.batch % (self.devices * self.nodes):
+        if self.batch % (max(1, self.devices) * self.nodes):
             raise ConfigError(
                 f"batch={self.batch}: {self.devices * self.nodes} devices cannot share it evenly"
             )
@@ -121,6 +155,82 @@ class TrainOptions:
         if self.dual and self.kind == "pairs":
             raise ConfigError("plain pairs have no dual-pixel views; use kind dpdd or synthetic")
         check_name(self.name)
+        self._check_data()
+        self._check_phases()
+
+    def _check_data(self) -> None:
+        """Raise unless shares and radii of synthetic data make sense."""
+        if not all(is_number(radius) and 0 < radius <= self.largest for radius in self.radii):
+            raise ConfigError(
+                f"radii={self.radii}: must be numbers above 0, at most largest={self.largest:g}"
+            )
+        if self.kind != "synthetic":
+            if self.pairs:
+                raise ConfigError(
+                    f"pairs={self.pairs}: folders of pairs are mixed into kind synthetic; for kind"
+                    f" {self.kind} name them as root"
+                )
+            return
+        shares = {name: getattr(self, name) for name in SHARES}
+        if abs(sum(shares.values()) - 1) > 1e-6:
+            given = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+            raise ConfigError(
+                f"the shares of the crops ({given}) sum to {sum(shares.values()):g}, not to 1"
+            )
+        if self.paired == 1 and not self.pairs:
+            raise ConfigError(
+                "paired=1: all crops come from pairs, but no folder of pairs is named"
+            )
+
+    def _check_phases(self) -> None:
+        if not self.phases:
+            return
+        for number, phase in enumerate(self.phases, start=1):
+            unknown = sorted(map(str, set(phase) - set(OF_A_PHASE)))
+            if unknown:
+                raise ConfigError(
+                    f"phase {number} has no option {', '.join(unknown)}; a phase may set"
+                    f" {', '.join(OF_A_PHASE)}"
+                )
+            part = phase.get("part")
+            if part is None or not is_number(part) or not 0 < part <= 1:
+                raise ConfigError(
+                    f"phase {number}: part={part!r} must be a share of the steps, above 0 up to 1"
+                )
+        total = sum(phase["part"] for phase in self.phases)
+        if abs(total - 1) > 1e-6:
+            raise ConfigError(f"the parts of the phases sum to {total:g}, not to 1")
+        for number in range(1, len(self.phases) + 1):
+            try:
+                self._phase(number - 1, 1)
+            except ConfigError as error:
+                raise ConfigError(f"phase {number}: {error}") from error
+
+    def _phase(self, index: int, steps: int) -> TrainOptions:
+        values = {k: v for k, v in self.phases[index].items() if k not in ("part", "label")}
+        plain = {item.name: getattr(self, item.name) for item in fields(self)}
+        plain |= {"phases": (), "fine_steps": 0, "perceptual": 0.0, "steps": steps}
+        return type(self).from_dict({**plain, **values})
+
+    def schedule(self) -> list[Phase]:
+        """Return the phases of the run, in order; without phases, the run itself is the first."""
+        ends, done, found = [0], 0.0, []
+        for phase in self.phases or ({"part": 1.0},):
+            done += phase["part"]
+            ends.append(round(done * self.steps))
+        for index, (begin, end) in enumerate(pairwise(ends)):
+            if end > begin:
+                alone = replace(self, fine_steps=0, perceptual=0.0, steps=end) if end else self
+                options = self._phase(index, end - begin) if self.phases else alone
+                label = self.phases[index].get("label", "training") if self.phases else "training"
+                found.append(Phase(str(label), begin, end, options))
+        if self.fine_steps:
+            options = replace(
+                self, phases=(), steps=self.fine_steps, fine_steps=0, rate=self.fine_rate,
+                final_rate=1.0, warmup=0,
+            )  # fmt: skip
+            found.append(Phase("fine-tuning", self.steps, self.total, options))
+        return found
 
     def _one_of(self, name: str, allowed: tuple[Any, ...]) -> None:
         if getattr(self, name) not in allowed:
@@ -149,10 +259,34 @@ class TrainOptions:
             fits = isinstance(value, allowed.get(wanted, (str,))) or (
                 value is None and wanted is type(None)
             )
+            # Runs of before have one folder of data, as a text.
+            fits = fits or (key == "root" and isinstance(value, str))
             if not fits or (isinstance(value, bool) and wanted is not bool):
                 raise ConfigError(f"{key}={value!r}: not a value for this option of training")
         return cls(**values)
 
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a run."""
+
+    label: str
+    begin: int
+    """First step, counted from 0."""
+    end: int
+    """The step after the last one."""
+    options: TrainOptions
+    """Its own options: ``steps`` are those of this phase."""
+
+
+SHARES = ("uniform", "scenes", "focused", "paired")
+"""Shares of the crops; together they are 1."""
+
+OF_A_PHASE = (
+    "label", "part", *SHARES, "radii", "spread", "largest", "shrink", "noise", "noisy", "steering",
+    "rate", "final_rate", "warmup", "batch", "crop", "clip", "attention_rate", "attention_loss",
+)  # fmt: skip
+"""What a phase may set: its name, its share of the steps, its data and how it learns."""
 
 LIMITS: dict[str, tuple[float, float]] = {
     "held_out": (0, 0.9),
@@ -171,6 +305,12 @@ LIMITS: dict[str, tuple[float, float]] = {
     "ema": (0, 0.999999),
     "batch": (1, 4096),
     "crop": (16, 4096),
+    "steering": (0, 1),
+    "uniform": (0, 1),
+    "scenes": (0, 1),
+    "focused": (0, 1),
+    "paired": (0, 1),
+    "spread": (0, 3),
     "largest": (0, 100),
     "shrink": (0.1, 1),
     "noise": (0, 1),
@@ -179,7 +319,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "crops": (1, 10**5),
     "save": (1, 10**9),
     "seed": (0, 2**31 - 1),
-    "devices": (1, 1024),
+    "devices": (0, 1024),
     "nodes": (1, 1024),
     "threads": (0, 1024),
 }

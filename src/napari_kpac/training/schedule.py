@@ -11,12 +11,10 @@ from napari_kpac.training.options import TrainOptions
 
 
 def rate_at(step: int, options: TrainOptions) -> float:
-    """Give the rate of a step, counted from 0: a rise, then half a cosine, then the second phase.
+    """Return the rate of a step of a phase, counted from 0: a rise, then half a cosine.
 
     With ``final_rate`` 1 the rate stays as it is after its rise.
     """
-    if step >= options.steps:
-        return options.fine_rate
     if step < options.warmup:
         return options.rate * (step + 1) / (options.warmup + 1)
     done = (step - options.warmup) / max(1, options.steps - options.warmup)

@@ -42,9 +42,9 @@ def make_optimiser(net: nn.Module, options: TrainOptions) -> torch.optim.Adam:
     others: list[nn.Parameter] = []
     for name, parameter in net.named_parameters():
         (attention if is_attention(name) else others).append(parameter)
-    groups: list[dict[str, Any]] = [{"params": others, "share": 1.0}]
+    groups: list[dict[str, Any]] = [{"params": others, "attention": False}]
     if attention:
-        groups.append({"params": attention, "share": options.attention_rate})
+        groups.append({"params": attention, "attention": True})
     return torch.optim.Adam(groups, lr=options.rate, betas=options.betas)
 
 
@@ -53,10 +53,10 @@ def is_attention(name: str) -> bool:
     return name.startswith("blocks.") and name.split(".")[2] in ("scale", "shape")
 
 
-def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate, scaled for each group."""
+def set_rate(optimiser: torch.optim.Optimizer, rate: float, attention: float) -> None:
+    """Set the learning rate, and that of the attention modules as a share of it."""
     for group in optimiser.param_groups:
-        group["lr"] = rate * group["share"]
+        group["lr"] = rate * (attention if group["attention"] else 1.0)
 
 
 class Average:

@@ -1,26 +1,50 @@
 """How well a network does on crops that it does not learn from.
 
-Not for: the fixed benchmark and the paper's measures (evaluation).
+Radii come from a continuum, whatever a phase of the training is built on. Gains are the PSNR won
+over the blurred crop, in dB, on the pixels of a range of radii; a crop counts where it has one
+pixel in a hundred there, and the mean is over the crops. Not for: the fixed benchmark and the
+paper's measures (evaluation).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from napari_kpac.training.examples import Data, Examples
+from napari_kpac.network import KPACNet
+from napari_kpac.training.examples import NOISE, Data, Examples
 from napari_kpac.training.losses import mean_absolute_error
 from napari_kpac.training.options import TrainOptions
+from napari_kpac.training.steering import coarse
 
-BINS = {f"{low}-{high} px": (low, high) for low, high in pairwise((0, 1, 2, 4, 8, 12))}
-"""Radii in pixels between which the gain is told."""
-SHOWN = 3
-"""Crops in a preview."""
+BINS = {f"{low}-{high} px": (low, high) for low, high in pairwise((0, 1, 2, 4, 8, 12, 20))}
+"""Ranges of radii in pixels by which gains are told."""
+EVERYWHERE = "all"
+NOISE_SIGMA = 0.01
+"""Of the noisy crops, white being 1."""
+SMALLEST_SHARE = 0.01
+"""Of its pixels that a crop needs in a range of radii."""
+PREVIEWED_CROPS = 3
+
+ByRadius = dict[str, float]
+"""dB by range of radii, and over all pixels."""
+
+
+@dataclass(frozen=True)
+class RealScores:
+    """Gains in dB on real pairs, after a fit of gain and offset to each channel."""
+
+    mean: float
+    worst: float
+    muted: float
+    """The mean with every alpha muted."""
 
 
 @dataclass(frozen=True)
@@ -30,71 +54,268 @@ class Scores:
     mae: float
     """Mean absolute error, white being 1."""
     input_mae: float
-    """The same of the blurred pictures."""
-    gains: dict[str, float]
-    """Gain in dB by radius of the blur in pixels, over all crops together; "all" over all."""
+    """The same of the blurred crops."""
+    gains: ByRadius
+    """Gain without noise."""
     alphas: tuple[tuple[float, ...], ...]
     """Mean of every alpha, for each block."""
     preview: npt.NDArray[np.uint8]
     """Blurred, deblurred and sharp, from left to right, of a few crops."""
+    noisy: ByRadius = field(default_factory=dict)
+    """Gain with noise of 1 %."""
+    sharp_kept: float = float("nan")
+    """PSNR of what becomes of the sharp crops, against themselves."""
+    muting: tuple[ByRadius, ...] = ()
+    """Gain lost when every alpha is muted, then when the alphas of each dilation are."""
+    real: RealScores | None = None
+    """Where real pairs were given."""
+
+    def figures(self) -> dict[str, float]:
+        """Return all figures by name, in dB where nothing else is said."""
+        found = {"mae": self.mae, "input mae": self.input_mae, "sharp kept": self.sharp_kept}
+        found |= {f"gain {name}": value for name, value in self.gains.items()}
+        found |= {f"gain with noise {name}": value for name, value in self.noisy.items()}
+        for index, costs in enumerate(self.muting):
+            what = f"cost of muting {index or 'everything'}"
+            found |= {f"{what} {name}": value for name, value in costs.items()}
+        if self.real is not None:
+            found |= {
+                "real gain": self.real.mean,
+                "worst real gain": self.real.worst,
+                "real gain muted": self.real.muted,
+            }
+        return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
-def validate(
-    net: torch.nn.Module, data: Data, options: TrainOptions, device: torch.device
-) -> Scores:
-    """Run a network over the crops kept for validation."""
-    sums: dict[str, Tensor] = {}
-    rows, means, errors = [], [], []
-    for index in range(options.crops):
-        examples = data.held_out(options, index).to(device)
-        alphas: list[Tensor] = []
-        with torch.no_grad():
+def figure_names(dilations: int) -> list[str]:
+    """Return the names of all figures that a validation may find."""
+    places = (EVERYWHERE, *BINS)
+    names = ["mae", "input mae", "sharp kept"]
+    names += [f"gain {place}" for place in places]
+    names += [f"gain with noise {place}" for place in places]
+    for index in range(dilations + 1 if dilations else 0):
+        names += [f"cost of muting {index or 'everything'} {place}" for place in places]
+    return [*names, "real gain", "worst real gain", "real gain muted"]
+
+
+class Reducer(Protocol):
+    """Who shares a validation (see ``processes``)."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Return the mean over all processes."""
+
+
+class _Sums:
+    """Sums of gains and how many they are, for one way to run the network."""
+
+    def __init__(self) -> None:
+        self.values = torch.zeros(2, 1 + len(BINS), dtype=torch.float64)
+
+    def add(self, before: Tensor, after: Tensor, radius: Tensor) -> None:
+        """Take in squared errors (1, H, W) of a crop."""
+        masks = [torch.ones_like(radius, dtype=torch.bool)]
+        masks += [(radius >= low) & (radius < high) for low, high in BINS.values()]
+        for index, mask in enumerate(masks):
+            if mask.double().mean() >= SMALLEST_SHARE:
+                gain = _decibels(after[mask].mean()) - _decibels(before[mask].mean())
+                self.values[0, index] += float(gain)
+                self.values[1, index] += 1
+
+    def by_radius(self) -> ByRadius:
+        """Return the means; ranges without crops are left out."""
+        sums, counts = self.values.tolist()
+        places = (EVERYWHERE, *BINS)
+        return {
+            place: total / count
+            for place, total, count in zip(places, sums, counts, strict=True)
+            if count
+        }
+
+
+def validate(net: torch.nn.Module, data: Data, options: TrainOptions, reducer: Reducer) -> Scores:
+    """Run a network over the crops kept for validation; processes share them."""
+    blocks, dilations = attention_shape(net)
+    mutings = _mutings(dilations)
+    sums = [_Sums() for _ in range(2 + len(mutings))]
+    totals = torch.zeros(4, dtype=torch.float64)
+    reals = torch.full((options.crops, 2), float("nan"), dtype=torch.float64)
+    alphas_sum = torch.zeros(blocks, dilations, dtype=torch.float64)
+    rows: list[Tensor] = []
+    with torch.no_grad():
+        for index in range(reducer.rank, options.crops, reducer.world):
+            examples = data.held_out(options, index).to(reducer.device)
+            alphas: list[Tensor] = []
             output = run(net, examples, alphas)
-        errors.append(
-            [
-                float(mean_absolute_error(picture, examples.sharp))
-                for picture in (output, examples.blurred)
-            ]
-        )
-        means.append([alpha.mean(dim=(0, 2, 3)).tolist() for alpha in alphas])
-        for name, value in _squared(output, examples).items():
-            sums[name] = sums.get(name, torch.zeros_like(value)) + value
-        if index < SHOWN:
-            rows.append(torch.cat([examples.blurred, output, examples.sharp], dim=3))
-    gains = {
-        name: float(10 * torch.log10(before / after))
-        for name, (before, after, count) in sums.items()
-        if count > 0 and after > 0
-    }
-    mae, input_mae = np.mean(errors, axis=0)
-    mean = np.mean(means, axis=0)
-    shown = torch.cat(rows, dim=2)[0].permute(1, 2, 0).clamp(-1, 1)
-    preview = ((shown + 1) * 127.5).round().byte().cpu().numpy()
-    return Scores(float(mae), float(input_mae), gains, tuple(map(tuple, mean.tolist())), preview)
+            for block, alpha in enumerate(alphas):
+                alphas_sum[block] += alpha.mean(dim=(0, 2, 3)).double().cpu()
+            noisy = _noisy(examples, options.seed, index)
+            tries = [(examples, output), (noisy, run(net, noisy, []))]
+            tries += [(examples, run(net, examples, [], gains)) for gains in mutings]
+            for each, (given, made) in zip(sums, tries, strict=True):
+                before, after = (_squared(picture, examples) for picture in (given.blurred, made))
+                each.add(before, after, examples.radius.cpu())
+            kept = _decibels(_squared(run(net, _in_focus(examples), []), examples).mean())
+            totals += torch.tensor(
+                [
+                    float(mean_absolute_error(output, examples.sharp)),
+                    float(mean_absolute_error(examples.blurred, examples.sharp)),
+                    float(kept),
+                    1.0,
+                ],
+                dtype=torch.float64,
+            )
+            if len(rows) < PREVIEWED_CROPS:
+                rows.append(torch.cat([examples.blurred, output, examples.sharp], dim=3))
+            real = data.held_out_real(options, index)
+            if real is not None:
+                reals[index] = torch.tensor(_real_gains(net, real.to(reducer.device), mutings))
+    return _gathered(reducer, sums, totals, reals, alphas_sum, rows)
 
 
-def run(net: torch.nn.Module, examples: Examples, alphas: list[Tensor]) -> Tensor:
-    """Deblur examples; the alphas of the blocks are added to the list."""
+def run(
+    net: torch.nn.Module,
+    examples: Examples,
+    alphas: list[Tensor],
+    gains: Sequence[float] | None = None,
+) -> Tensor:
+    """Deblur examples.
 
-    def keep(_: int, alpha: Tensor) -> Tensor:
+    Parameters
+    ----------
+    net
+        The network.
+    examples
+        Crops; where they have gains of their own, those change alpha.
+    alphas
+        The alphas of the blocks are added to this list, before any change.
+    gains
+        What the alphas of each dilation are multiplied by.
+    """
+
+    def modulate(block: int, alpha: Tensor) -> Tensor:
         alphas.append(alpha)
+        if examples.gains is not None and examples.mask is not None:
+            size = (alpha.shape[-2], alpha.shape[-1])
+            alpha = alpha * examples.gains[:, block, :, None, None] * coarse(examples.mask, size)
+        if gains is not None:
+            alpha = alpha * alpha.new_tensor(list(gains)).view(1, -1, 1, 1)
         return alpha
 
-    output: Tensor = net(examples.blurred, examples.views, modulate=keep)
+    output: Tensor = net(examples.blurred, examples.views, modulate=modulate)
     return output
 
 
-def _squared(output: Tensor, examples: Examples) -> dict[str, Tensor]:
-    """Sum squared errors before and after, and pixels, by radius."""
-    truth = examples.sharp.double()
-    before = (examples.blurred.double() - truth).pow(2).mean(dim=1)
-    after = (output.double().clamp(-1, 1) - truth).pow(2).mean(dim=1)
+def attention_shape(net: torch.nn.Module) -> tuple[int, int]:
+    """Return how many blocks and dilations have alphas; none in networks without."""
+    if not isinstance(net, KPACNet) or not net.config.scale_attention:
+        return 0, 0
+    return net.config.blocks, len(net.config.dilations)
 
-    def sums(mask: Tensor) -> Tensor:
-        return torch.stack([before[mask].sum(), after[mask].sum(), mask.double().sum()])
 
-    found = {"all": sums(torch.ones_like(before, dtype=torch.bool))}
-    if examples.radius is not None:
-        for name, (low, high) in BINS.items():
-            found[name] = sums((examples.radius >= low) & (examples.radius < high))
-    return found
+def _mutings(dilations: int) -> list[list[float]]:
+    """Return the gains that are tried: everything muted, then each dilation."""
+    each = [[float(d != muted) for d in range(dilations)] for muted in range(dilations)]
+    return [[0.0] * dilations, *each] if dilations else []
+
+
+def _gathered(
+    reducer: Reducer,
+    sums: Sequence[_Sums],
+    totals: Tensor,
+    reals: Tensor,
+    alphas: Tensor,
+    rows: Sequence[Tensor],
+) -> Scores:
+    """Put together what the processes found."""
+
+    def summed(values: Tensor) -> Tensor:
+        mean = reducer.mean(values.float().to(reducer.device))
+        return (mean * reducer.world).double().cpu()
+
+    for each in sums:
+        each.values = summed(each.values)
+    mae, input_mae, kept, count = summed(totals).tolist()
+    clean, noisy, *muted = (each.by_radius() for each in sums)
+    muting = tuple({place: clean[place] - gain for place, gain in each.items()} for each in muted)
+    found = summed(reals.nan_to_num(0.0))
+    there = summed((~reals.isnan()).double()) > 0
+    real = None
+    if there.any():
+        plain, without = (found[:, i][there[:, i]] for i in (0, 1))
+        real = RealScores(
+            float(plain.mean()),
+            float(plain.min()),
+            float(without.mean()) if len(without) else float("nan"),
+        )
+    means = summed(alphas) / count if alphas.numel() else alphas
+    shown = torch.cat(list(rows), dim=2)[0] if rows else torch.zeros(3, 1, 1)
+    preview = ((shown.permute(1, 2, 0).clamp(-1, 1) + 1) * 127.5).round().byte().cpu().numpy()
+    return Scores(
+        mae / count,
+        input_mae / count,
+        clean,
+        tuple(map(tuple, means.tolist())),
+        preview,
+        noisy,
+        kept / count,
+        muting,
+        real,
+    )
+
+
+def _noisy(examples: Examples, seed: int, index: int) -> Examples:
+    """Add noise to the blurred crop and its views; white and black are 2 apart here."""
+    generator = torch.Generator().manual_seed(seed * 100_003 + index * 11 + NOISE)
+
+    def with_noise(picture: Tensor) -> Tensor:
+        noise = torch.randn(picture.shape, generator=generator).to(picture.device)
+        return picture + 2 * NOISE_SIGMA * noise
+
+    views = examples.views and (with_noise(examples.views[0]), with_noise(examples.views[1]))
+    blurred = (views[0] + views[1]) / 2 if views else with_noise(examples.blurred)
+    return replace(examples, blurred=blurred, views=views)
+
+
+def _in_focus(examples: Examples) -> Examples:
+    views = examples.views and (examples.sharp, examples.sharp)
+    return replace(examples, blurred=examples.sharp, views=views)
+
+
+def _real_gains(
+    net: torch.nn.Module, examples: Examples, mutings: Sequence[Sequence[float]]
+) -> list[float]:
+    """Return the gain on a real pair, and that with everything muted."""
+    made = [run(net, examples, [])]
+    made += [run(net, examples, [], mutings[0])] if mutings else []
+    before, *after = (
+        float(_decibels(_fitted_error(picture, examples.sharp)))
+        for picture in (examples.blurred, *made)
+    )
+    gains = [value - before for value in after]
+    return [*gains, float("nan")][:2]
+
+
+def _fitted_error(picture: Tensor, sharp: Tensor) -> Tensor:
+    """Return the squared error after a fit of gain and offset to each channel, white being 1.
+
+    Pictures of a real pair can differ in exposure, which says nothing of blur.
+    """
+    values, truth = (each[0].double().flatten(1) / 2 for each in (picture, sharp))
+    values = values - values.mean(dim=1, keepdim=True)
+    truth = truth - truth.mean(dim=1, keepdim=True)
+    slope = (values * truth).sum(dim=1) / values.pow(2).sum(dim=1).clamp(min=1e-12)
+    return (slope[:, None] * values - truth).pow(2).mean()
+
+
+def _squared(picture: Tensor, examples: Examples) -> Tensor:
+    """Return the squared error (1, H, W) of a picture, white being 1."""
+    made, truth = picture.double().clamp(-1, 1), examples.sharp.double()
+    return ((made - truth) / 2).pow(2).mean(dim=1).cpu()
+
+
+def _decibels(error: Tensor) -> Tensor:
+    return -10 * torch.log10(error.clamp(min=1e-10))

@@ -77,7 +77,7 @@ class OptionControls:
         if not isinstance(control, LineEdit):
             return control.value
         text = str(control.value).strip()
-        if not text and isinstance(item.default, str | None):
+        if not text and (item.default == () or isinstance(item.default, str | None)):
             return item.default
         try:
             return item.metadata["parse"](text)

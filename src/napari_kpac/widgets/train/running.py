@@ -45,7 +45,7 @@ def start(options: TrainOptions, run: Path, chosen: ChosenData) -> Steps[Any]:
 
     data = run / DATA
     existed = data.exists()
-    options = replace(options, root=str(data))
+    options = replace(options, root=(str(data),))
     try:
         yield from write_layers(chosen, data)
         yield RunOpened(0, options.total, "opening", options=options)

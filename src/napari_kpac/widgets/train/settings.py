@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from magicgui.widgets import ComboBox, LineEdit
+from magicgui.widgets import ComboBox, Label, LineEdit
 from napari.viewer import Viewer
 from platformdirs import user_documents_path
 from qtpy.QtWidgets import QGroupBox, QVBoxLayout, QWidget
@@ -30,9 +30,9 @@ from napari_kpac.widgets.train.source import (
 )
 
 START = (("from scratch", ""), ("the default model", "default"))
-SHOWN = ("kind", "root", "sharp", "start", "name", "steps", "device")
+SHOWN = ("kind", "root", "sharp", "pairs", "start", "name", "steps", "device", "phases")
 """Options that are not folded away."""
-ELSEWHERE = ("devices", "nodes", "network")
+ELSEWHERE = ("nodes", "network")
 """Options for the terminal: they start the program anew, or make nothing for the lists."""
 NETWORK = (
     "levels", "blocks", "channels", "dual", "shared_kernels", "scale_attention",
@@ -42,9 +42,12 @@ SECTIONS = {
     "network": NETWORK,
     "learning": (
         "rate", "final_rate", "warmup", "fine_steps", "fine_rate", "perceptual", "vgg",
-        "attention_rate", "attention_loss", "betas", "clip", "ema",
+        "attention_rate", "attention_loss", "steering", "betas", "clip", "ema",
     ),
-    "crops": ("batch", "crop", "largest", "shrink", "noise", "noisy", "fixed_batch"),
+    "crops": (
+        "batch", "crop", "uniform", "scenes", "focused", "paired", "radii", "spread", "largest",
+        "shrink", "noise", "noisy", "fixed_batch",
+    ),
 }  # fmt: skip
 OTHERS = "data and run"
 
@@ -55,12 +58,17 @@ class Settings(QWidget):
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
         self._configs: dict[str, Any] = {}
+        self._phases: tuple[Any, ...] = ()
         self.source = DataSource(viewer)
         self.preset = ComboBox(
             label="preset", choices=list(PRESETS),
             tooltip="Fills in everything below: default trains from scratch on an ordinary "
             "computer, finetune goes on from a trained model, paper is the paper's training on "
             "DPDD, smoke takes seconds and only shows that everything works.",
+        )  # fmt: skip
+        self.phases = Label(
+            label="phases", tooltip="Parts of the run, with their share of the steps. Each has "
+            "data and a rate of its own, which go before what is set under Advanced.",
         )  # fmt: skip
         self.start = ModelBox("start from", "A model that goes on learning, or none.", START)
         self.name = LineEdit(
@@ -78,7 +86,15 @@ class Settings(QWidget):
         self.advanced = Fold("Advanced", self._build_advanced())
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        chosen = [self.preset, self.start, self.name, self.run, self.main["steps"], self.device]
+        chosen = [
+            self.preset,
+            self.phases,
+            self.start,
+            self.name,
+            self.run,
+            self.main["steps"],
+            self.device,
+        ]
         layout.addWidget(Form([*self.source.controls, *chosen]))
         layout.addWidget(self.advanced)
         self._suggested = ""
@@ -124,18 +140,24 @@ class Settings(QWidget):
             "name": self.name.value.strip(),
             "start": preferences.model(self.start.value),
             "device": preferences.device(self.device.value),
+            "phases": self._phases,
         }
         return TrainOptions.from_dict(values), run, data
 
     def show_run(self, options: TrainOptions, run: Path) -> None:
         """Show what a run was begun with."""
         values = options.to_dict()
-        self.source.show_options(options.kind, options.root, options.sharp)
+        self.source.show_options(options)
         self._show_values(values)
         self.name.value = options.name
         self.run.value = run
 
     def _show_values(self, values: dict[str, Any]) -> None:
+        self._phases = tuple(values.get("phases", ()))
+        self.phases.value = ", ".join(
+            f"{phase.get('label', 'training')} {phase['part']:.0%}" for phase in self._phases
+        )
+        self.phases.visible = bool(self._phases)
         self.start.choose(values.get("start", ""))
         self.main.show_values(values)
         for controls in self.sections.values():

@@ -15,6 +15,7 @@ from napari.layers import Image
 from napari.viewer import Viewer
 
 from napari_kpac.errors import ConfigError
+from napari_kpac.training.options import TrainOptions
 from napari_kpac.widgets.choices import LayerBox
 from napari_kpac.widgets.placement import METADATA, full_resolution
 
@@ -66,6 +67,11 @@ class DataSource:
         )
         self.root = folder_edit("folder", FOLDERS["synthetic"])
         self.sharp = folder_edit("sharp folder", "Folder of the sharp pictures of the same names.")
+        self.pairs = folder_edit(
+            "real pairs",
+            "Optional: a folder that holds “blurred” and “sharp”. A share of the crops"
+            " (paired) comes from there.",
+        )
         self.sharp_layer = LayerBox(
             viewer, Image, label="sharp", optional="(all images)",
             tooltip="A sharp picture, or a stack of them.",
@@ -75,7 +81,7 @@ class DataSource:
             tooltip="The same out of focus: same shape, same type.",
         )  # fmt: skip
         self.controls = [
-            self.kind, self.root, self.sharp, self.blurred_layer, self.sharp_layer,
+            self.kind, self.root, self.sharp, self.pairs, self.blurred_layer, self.sharp_layer,
         ]  # fmt: skip
         self.kind.changed.connect(self.follow_kind)
 
@@ -93,15 +99,22 @@ class DataSource:
         if root is None:
             raise ConfigError(f"no data to train on: choose a folder. {FOLDERS[kind]}")
         sharp = read_folder(self.sharp) if kind == "pairs" else None
+        pairs = read_folder(self.pairs) if kind == "synthetic" else None
         return ChosenData(
-            {"kind": kind, "root": str(root), "sharp": None if sharp is None else str(sharp)}
+            {
+                "kind": kind,
+                "root": [str(root)],
+                "sharp": None if sharp is None else str(sharp),
+                "pairs": [] if pairs is None else [str(pairs)],
+            }
         )
 
-    def show_options(self, kind: str, root: str, sharp: str | None) -> None:
-        """Show what a run trains on."""
-        self.kind.value = kind
-        self.root.value = Path(root)
-        self.sharp.value = Path(sharp or "")
+    def show_options(self, options: TrainOptions) -> None:
+        """Show what a run trains on; of several folders, the first."""
+        self.kind.value = options.kind
+        self.root.value = Path(next(iter(options.root), ""))
+        self.sharp.value = Path(options.sharp or "")
+        self.pairs.value = Path(next(iter(options.pairs), ""))
 
     def _chosen_layers(self) -> ChosenData:
         blurred, sharp = self.blurred_layer.layer, self.sharp_layer.layer
@@ -133,6 +146,7 @@ class DataSource:
         kind = self.kind.value
         self.root.visible = kind != LAYERS
         self.sharp.visible = kind == "pairs"
+        self.pairs.visible = kind == "synthetic"
         self.sharp_layer.visible = self.blurred_layer.visible = kind == LAYERS
         self.root.tooltip = FOLDERS.get(kind, "")
 

@@ -1,0 +1,77 @@
+"""Whether the two pictures of a pair show the same scene at the same place.
+
+Not for: whether files can be read at all (faults).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from napari_kpac.datasets.pair import Floats, Pair, Pairs
+from napari_kpac.errors import FileError
+
+CHECKED_PAIRS = 32
+"""Pairs of a dataset that are looked at, evenly spaced."""
+SIDE_PX = 512
+"""Of the middle of a picture that is compared."""
+LARGEST_SHIFT_PX = 3.0
+SMALLEST_CORRELATION = 0.5
+SIGMA_PX = 4.0
+"""Both pictures are smoothed first, so that the blur itself does not matter."""
+
+
+def check_aligned(pairs: Pairs, indices: Sequence[int]) -> None:
+    """Raise if pictures of pairs are shifted against each other or show different scenes.
+
+    Raises
+    ------
+    FileError
+        All such pairs are named, with what is wrong.
+    """
+    places = np.unique(np.linspace(0, len(indices) - 1, CHECKED_PAIRS).round().astype(int))
+    found = []
+    for index in (indices[place] for place in places):
+        problem = misalignment(pairs[index])
+        if problem:
+            found.append(f"{pairs.name(index)}: {problem}")
+    if found:
+        raise FileError(
+            f"{len(found)} of {len(places)} pairs that were looked at do not agree pixel by pixel;"
+            " align them, or take them out:\n  " + "\n  ".join(found)
+        )
+
+
+def misalignment(pair: Pair) -> str:
+    """Return what is wrong with a pair; an empty text where its pictures agree."""
+    blurred, sharp = (_smooth(image) for image in (pair.blurred, pair.sharp))
+    spread = float(blurred.std() * sharp.std())
+    if spread < 1e-6:  # nothing to compare
+        return ""
+    spectrum = np.fft.rfft2(blurred) * np.conj(np.fft.rfft2(sharp))
+    correlation = np.fft.irfft2(spectrum, s=blurred.shape) / (blurred.size * spread)
+    place = np.unravel_index(int(np.argmax(correlation)), correlation.shape)
+    if correlation[place] < SMALLEST_CORRELATION:
+        return f"the pictures show different scenes (correlation {correlation[place]:.2f})"
+    shift = [
+        float(at - size if at > size // 2 else at)
+        for at, size in zip(place, correlation.shape, strict=True)
+    ]
+    if max(map(abs, shift)) > LARGEST_SHIFT_PX:
+        return f"the sharp picture is shifted by {-shift[1]:g}, {-shift[0]:g} px (x, y)"
+    return ""
+
+
+def _smooth(image: Floats) -> Floats:
+    """Return the smoothed middle of a picture, around its mean and faded out at the border."""
+    height, width = image.shape[:2]
+    rows, columns = (min(SIDE_PX, side) for side in (height, width))
+    top, left = (height - rows) // 2, (width - columns) // 2
+    middle = image[top : top + rows, left : left + columns].mean(axis=2)
+    values: Floats = gaussian_filter(middle, min(SIGMA_PX, min(rows, columns) / 8))
+    window = np.outer(np.hanning(rows + 2)[1:-1], np.hanning(columns + 2)[1:-1])
+    faded: Floats = ((values - values.mean()) * window).astype(np.float32)
+    faded -= faded.mean()
+    return faded
