@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import torch
 from skimage import data, io
 
+from napari_kpac.network import KPACConfig, KPACNet, build
 from napari_kpac.training import TrainOptions
 
 TINY = {
@@ -23,6 +25,15 @@ TINY = {
 }
 
 
+def lively_net(seed: int = 2) -> KPACNet:
+    """A small network with weights so large that attention and noise make a difference."""
+    net = build(KPACConfig(channels=4), seed=seed)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(6)
+    return net.requires_grad_(False)
+
+
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("photos")
@@ -37,3 +48,12 @@ def options(photos):
         return TrainOptions(**{**TINY, "root": str(photos), **changes})
 
     return make
+
+
+@pytest.fixture
+def one_thread():
+    """Small tensors are computed faster by one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -28,16 +28,21 @@ def register(commands: Commands) -> None:
     )
     command.add_argument("--huge", action="store_true", help="also 100 megapixels (many minutes)")
     command.add_argument(
+        "--training", action="store_true", help="measure only how fast a CPU learns"
+    )
+    command.add_argument(
         "--check", action="store_true", help="only compare the results of all devices with the CPU"
     )
 
 
 def _bench(given: argparse.Namespace) -> None:
     from napari_kpac.cli.progress import show
-    from napari_kpac.evaluation.bench import as_dicts, bench_steps, check_devices
+    from napari_kpac.evaluation.bench import as_dicts, bench_steps, check_devices, training_steps
 
     if given.check:
         measures = check_devices(given.model)
+    elif given.training:
+        measures = show(training_steps(given.repeats), "bench")
     else:
         steps = bench_steps(given.model, repeats=given.repeats, large=given.large, huge=given.huge)
         measures = show(steps, "bench")

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import torch
 
 from napari_kpac.engine import DeblurOptions, Modulation, Session, deblur, deblur_steps, devices
@@ -28,12 +29,15 @@ from napari_kpac.evaluation.memory import peak_memory_here
 from napari_kpac.evaluation.naive import NaiveForward
 from napari_kpac.network import KPACNet, count_flops
 from napari_kpac.progress import Progress, Steps, finish
+from napari_kpac.training.options import TrainOptions, TrainPrecision
+from napari_kpac.training.speed import pixels_per_second
 
 SIZE = (720, 1280)
 SLIDER_SIZE = (512, 512)
 LARGE = (3000, 4000)
 HUGE = (8664, 11544)
 HUGE_BUDGET = 4_000_000_000
+TRAINING_CROP_PX = 192
 CPU = torch.device("cpu")
 
 
@@ -111,6 +115,29 @@ def bench_steps(
     )
     yield step("Richardson-Lucy")
     return found
+
+
+def training_steps(repeats: int = 3) -> Steps[list[Measure]]:
+    """Measure how fast a CPU learns, against one process with all threads in float32."""
+    cores = psutil.cpu_count(logical=False) or 1
+    counts = {"one process with all threads": 1, f"{cores} processes of one thread": cores}
+    ways = [
+        (f"{how}, {precision}", count, precision)
+        for precision in get_args(TrainPrecision)[:2]
+        for how, count in counts.items()
+    ]
+    best = {name: 0.0 for name, *_ in ways}
+    for done in range(repeats):
+        for name, count, precision in ways:
+            options = TrainOptions(batch=cores, crop=TRAINING_CROP_PX, precision=precision)
+            rate = pixels_per_second(options, count, threads=1 if count > 1 else 0)
+            best[name] = max(best[name], rate)
+        yield Progress(done + 1, repeats, "learning")
+    first = best[ways[0][0]]
+    return [
+        Measure(f"learning, {name}", rate / first, "x", note=f"{rate / 1e3:.0f} thousand px/s")
+        for name, rate in best.items()
+    ]
 
 
 def check_devices(model: str = "default") -> list[Measure]:
