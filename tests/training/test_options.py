@@ -77,7 +77,6 @@ def test_unknown_presets_name_the_known():
         {"steering": 1.5},
         {"uniform": 0.9},
         {"radii": (0.0, 3.0)},
-        {"radii": (30.0,), "largest": 12.0},
         {"paired": 1.0, "uniform": 0.0, "scenes": 0.0, "focused": 0.0},
         {"pairs": ("x",), "kind": "pairs"},
     ],

@@ -86,7 +86,7 @@ class TrainOptions:
         float,
     )  # fmt: skip
     radii: tuple[float, ...] = option(
-        (), "synthetic: radii of the uniform crops, as R1,R2,...; default: all from 0.4 px on",
+        (), "synthetic: radii of the uniform crops, as R1,R2,..., none above largest; default: all",
         parse_numbers,
     )  # fmt: skip
     spread: float = option(
@@ -160,10 +160,8 @@ class TrainOptions:
 
     def _check_data(self) -> None:
         """Raise unless shares and radii of synthetic data make sense."""
-        if not all(is_number(radius) and 0 < radius <= self.largest for radius in self.radii):
-            raise ConfigError(
-                f"radii={self.radii}: must be numbers above 0, at most largest={self.largest:g}"
-            )
+        if not all(is_number(radius) and radius > 0 for radius in self.radii):
+            raise ConfigError(f"radii={self.radii}: must be numbers of pixels above 0")
         if self.kind != "synthetic":
             if self.pairs:
                 raise ConfigError(

@@ -112,9 +112,12 @@ class DataSource:
     def show_options(self, options: TrainOptions) -> None:
         """Show what a run trains on; of several folders, the first."""
         self.kind.value = options.kind
-        self.root.value = Path(next(iter(options.root), ""))
-        self.sharp.value = Path(options.sharp or "")
-        self.pairs.value = Path(next(iter(options.pairs), ""))
+        for edit, folders in (
+            (self.root, options.root),
+            (self.sharp, (options.sharp or "",)),
+            (self.pairs, options.pairs),
+        ):
+            edit.line_edit.value = next(iter(folders), "")
 
     def _chosen_layers(self) -> ChosenData:
         blurred, sharp = self.blurred_layer.layer, self.sharp_layer.layer
