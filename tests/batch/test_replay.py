@@ -122,8 +122,8 @@ def test_another_number_of_threads_is_told_and_makes_no_visible_difference(
 
 def test_the_recorded_plan_is_used_where_it_fits(models):
     config = load(models[0]).config
-    own = make_plan((640, 800), config, tile="auto", budget=10**10)
-    small = make_plan((640, 800), config, tile=64, budget=10**8)
+    own = make_plan((640, 800), config, halo=24, tile="auto", budget=10**10)
+    small = make_plan((640, 800), config, halo=24, tile=64, budget=10**8)
     assert recorded_plan({"plan": small.to_dict()}, own).to_dict() == small.to_dict()
     assert recorded_plan({"plan": own.to_dict()}, small) is small
     other = replace(small, height=320)

@@ -227,9 +227,9 @@ def test_a_disk_that_cannot_be_written_to(photos, models, tmp_path, capsys):
 
 
 def test_an_error_that_nobody_foresaw_is_that_files_affair(photos, models, tmp_path, monkeypatch):
-    from napari_kpac.engine.staged import StagedRun
+    from napari_kpac.engine.bottleneck import Bottleneck
 
-    original, calls = StagedRun.bottleneck, []
+    original, calls = Bottleneck.run, []
 
     def fail_once(self, *args):
         calls.append(1)
@@ -237,7 +237,7 @@ def test_an_error_that_nobody_foresaw_is_that_files_affair(photos, models, tmp_p
             raise RuntimeError("a strange thing")
         return original(self, *args)
 
-    monkeypatch.setattr(StagedRun, "bottleneck", fail_once)
+    monkeypatch.setattr(Bottleneck, "run", fail_once)
     steps = kpac.deblur_files([photos], tmp_path / "out", kpac.DeblurOptions(model=str(models[0])))
     report = finish(steps)
     assert [outcome.state for outcome in report.outcomes] == ["made", "failed", "made"]
@@ -258,7 +258,7 @@ def test_other_formats_for_results(photos, models, tmp_path):
 def test_a_result_that_does_not_fit_its_format_costs_no_work(
     photo, models, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("napari_kpac.engine.staged.StagedRun.bottleneck", None)
+    monkeypatch.setattr("napari_kpac.engine.bottleneck.Bottleneck.run", None)
     tifffile.imwrite(tmp_path / "s.tif", np.stack([photo[..., 0]] * 2), photometric="minisblack")
     tifffile.imwrite(tmp_path / "f.tif", photo[..., 0] / 255, photometric="minisblack")
     for name, word in (("s.tif", "not a stack"), ("f.tif", "float64 pixels")):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,51 @@ def test_what_is_kept_banded_or_on_disk_does_not_matter(height, width, tile, kep
 def test_the_symmetric_rule_three_blocks_and_other_kernels(height, width, tile):
     image = picture(height, width)
     assert_same(run(image, ODD, tile=tile), run(image, ODD, tile=None))
+
+
+def net_of_other_layers(levels, seed=0):
+    """A network whose kernels, dilations and strides' paddings are all drawn anew."""
+    rng = np.random.default_rng(seed)
+    net = tiny_net(
+        levels,
+        stride_padding=str(rng.choice(("authors", "symmetric"))),
+        kernel_size=int(rng.choice((1, 3, 5))),
+        dilations=tuple(map(int, rng.choice(9, 3, replace=False) + 1)),
+    )
+    for module in net.modules():
+        if isinstance(module, torch.nn.ConvTranspose2d):
+            continue  # its size belongs to its stride
+        for name, conv in list(module.named_children()):
+            if isinstance(conv, torch.nn.Conv2d) and name not in ("atrous", "0"):
+                _enlarge(conv, int(rng.integers(0, 3)))
+    return net
+
+
+def _enlarge(conv, ring):
+    """Put rings of random weights around a kernel; a strided one grows at its far ends."""
+    shape = (*conv.weight.shape[:2], *(side + 2 * ring for side in conv.weight.shape[2:]))
+    scale = float(conv.weight.detach().std()) * conv.weight.shape[-1] / shape[-1]
+    generator = torch.Generator().manual_seed(ring)
+    weight = scale * torch.randn(shape, generator=generator, dtype=conv.weight.dtype)
+    conv.weight = torch.nn.Parameter(weight, requires_grad=False)
+    conv.kernel_size = shape[2:]
+    conv.padding = tuple(pad + ring * conv.dilation[0] for pad in conv.padding)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_halos_follow_from_the_layers(seed):
+    """No number is written down by hand: other layers have other halos, and tiles stay exact."""
+    net = net_of_other_layers(2 + seed % 2, seed)
+    assert net.halos != NETS[net.config.levels].halos
+    image = picture(150, 171)
+    whole = run(image, net, tile=None)
+    for tile in (24, 48):
+        assert_same(run(image, net, tile=tile), whole)
+    session = kpac.Session(image, net, "cpu", range="unit", tile=40)
+    part = session.render(region=(30, 77, 90, 140)).image
+    np.testing.assert_allclose(part, whole.image[30:77, 90:140], rtol=0, atol=1e-9)
+    less = run(image, net, tile=48, modulation=kpac.Modulation(gains=[0.5, 1, 1]))
+    assert np.abs(less.image - whole.image).max() > 1e-6
 
 
 @pytest.mark.parametrize("tile", [16, 40, 100])
@@ -168,9 +214,9 @@ def test_the_budget_chooses_and_the_choice_is_recorded(memory):
 
 def test_plans_need_no_more_than_their_budget():
     config = kpac.KPACConfig()
-    small = make_plan((3000, 4000), config, budget=1_000_000_000)
-    large = make_plan((3000, 4000), config, budget=6_000_000_000)
+    small = make_plan((3000, 4000), config, halo=24, budget=1_000_000_000)
+    large = make_plan((3000, 4000), config, halo=24, budget=6_000_000_000)
     assert small.tile <= large.tile
     assert len(small.kept_skips) < 3
     assert large.kept_skips == (0, 1, 2)
-    assert make_plan((100_000, 100_000), config, budget=1_000_000_000).scratch
+    assert make_plan((100_000, 100_000), config, halo=24, budget=1_000_000_000).scratch

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import napari_kpac as kpac
-from napari_kpac.engine.staged import StagedRun
+from napari_kpac.engine.bottleneck import Bottleneck
+from napari_kpac.engine.stages import Stages
 from napari_kpac.errors import CancelledError
 from napari_kpac.network import KPACBlock
 from tests.engine.conftest import tiny_net
@@ -34,10 +35,10 @@ def calls(monkeypatch):
 
         monkeypatch.setattr(owner, name, counted)
 
-    count(StagedRun, "_encode_tile", "encode")
+    count(Stages, "_encode_tile", "encode")
     count(KPACBlock, "branch", "branch")
     count(KPACBlock, "alpha", "alpha")
-    count(StagedRun, "decode_outer", "decode")
+    count(Stages, "decode", "decode")
     return counts
 
 
@@ -64,12 +65,12 @@ def test_a_stale_render_gives_way_to_a_newer_one(image, monkeypatch):
     session = kpac.Session(image, NET, "cpu")
     session.render()
     inside, go_on = threading.Event(), threading.Event()
-    original = StagedRun.attention
+    original = Bottleneck.attention
 
-    def slow(self, index, x, rect=None):
+    def slow(self, index, x):
         inside.set()
         assert go_on.wait(20)
-        return original(self, index, x, rect)
+        return original(self, index, x)
 
     outcome = []
 
@@ -79,11 +80,11 @@ def test_a_stale_render_gives_way_to_a_newer_one(image, monkeypatch):
         except CancelledError as error:
             outcome.append(error)
 
-    monkeypatch.setattr(StagedRun, "attention", slow)
+    monkeypatch.setattr(Bottleneck, "attention", slow)
     thread = threading.Thread(target=older)
     thread.start()
     assert inside.wait(20)
-    monkeypatch.setattr(StagedRun, "attention", original)
+    monkeypatch.setattr(Bottleneck, "attention", original)
     newest = kpac.Modulation(gains=[1, 0, 1])
     results = []
     second = threading.Thread(target=lambda: results.append(session.render(newest)))

@@ -6,7 +6,8 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.engine import allocator, device
-from napari_kpac.engine.staged import StagedRun
+from napari_kpac.engine.bottleneck import Bottleneck
+from napari_kpac.engine.stages import Stages
 from napari_kpac.progress import finish
 from tests.engine.conftest import tiny_net
 
@@ -32,9 +33,9 @@ def test_progress_counts_every_tile_once(image):
 
 def test_cancelling_answers_within_one_tile(image, monkeypatch):
     encoded = []
-    original = StagedRun._encode_tile
+    original = Stages._encode_tile
     monkeypatch.setattr(
-        StagedRun,
+        Stages,
         "_encode_tile",
         lambda self, tile, levels: (encoded.append(tile), original(self, tile, levels)),
     )
@@ -48,7 +49,7 @@ def test_cancelling_answers_within_one_tile(image, monkeypatch):
     assert not allocator.is_active()
 
 
-@pytest.mark.parametrize("stage", ["_encode_tile", "bottleneck", "decode_outer"])
+@pytest.mark.parametrize("stage", ["_encode_tile", "bottleneck", "decode"])
 @pytest.mark.parametrize(
     "error",
     [
@@ -60,7 +61,7 @@ def test_cancelling_answers_within_one_tile(image, monkeypatch):
 )
 def test_memory_shortage_leads_to_smaller_tiles(image, monkeypatch, stage, error):
     expected = kpac.deblur(image, NET, "cpu").image
-    original = getattr(StagedRun, stage)
+    original = getattr(Stages, stage)
     failures = []
 
     def fail_while_large(self, *args):
@@ -69,7 +70,7 @@ def test_memory_shortage_leads_to_smaller_tiles(image, monkeypatch, stage, error
             raise error
         return original(self, *args)
 
-    monkeypatch.setattr(StagedRun, stage, fail_while_large)
+    monkeypatch.setattr(Stages, stage, fail_while_large)
     events, work = [], steps(image)
     while True:
         try:
@@ -86,14 +87,14 @@ def test_memory_shortage_leads_to_smaller_tiles(image, monkeypatch, stage, error
 def test_a_blur_map_survives_memory_shortage_too(image, monkeypatch):
     options = kpac.BlurMapOptions(device="cpu", upsampling=1)
     expected = finish(kpac.blur_map_steps(image, options, model=NET)).values
-    original = StagedRun._encode_tile
+    original = Stages._encode_tile
 
     def fail_while_large(self, *args):
         if self.plan.tile > 70:
             raise MemoryError
         return original(self, *args)
 
-    monkeypatch.setattr(StagedRun, "_encode_tile", fail_while_large)
+    monkeypatch.setattr(Stages, "_encode_tile", fail_while_large)
     actual = finish(kpac.blur_map_steps(image, options, model=NET)).values
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
@@ -102,7 +103,7 @@ def test_memory_shortage_ends_with_a_clear_error(image, monkeypatch):
     def fail(self, *args):
         raise MemoryError
 
-    monkeypatch.setattr(StagedRun, "_encode_tile", fail)
+    monkeypatch.setattr(Stages, "_encode_tile", fail)
     with pytest.raises(kpac.KpacError, match="out of memory"):
         finish(steps(image))
 
@@ -111,7 +112,7 @@ def test_other_errors_are_not_mistaken_for_memory(image, monkeypatch):
     def fail(self, *args):
         raise RuntimeError("something else")
 
-    monkeypatch.setattr(StagedRun, "_encode_tile", fail)
+    monkeypatch.setattr(Stages, "_encode_tile", fail)
     with pytest.raises(RuntimeError, match="something else"):
         finish(steps(image))
 
@@ -211,8 +212,8 @@ def test_only_the_encoder_and_the_first_attention_run_for_a_blur_map(image, monk
     def never(*args):
         raise AssertionError("not needed for a blur map")
 
-    monkeypatch.setattr(StagedRun, "bottleneck", never)
-    monkeypatch.setattr(StagedRun, "decode_outer", never)
+    monkeypatch.setattr(Bottleneck, "run", never)
+    monkeypatch.setattr(Stages, "decode", never)
     options = kpac.BlurMapOptions(device="cpu")
     found = finish(kpac.blur_map_steps(image, options, model=NET))
     assert found.upsampling == 4

@@ -90,10 +90,10 @@ def test_a_rectangle_is_exactly_that_part(viewer, widget, picture, qtbot):
 
 
 def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
-    from napari_kpac.engine.staged import StagedRun
+    from napari_kpac.engine.stages import Stages
 
     viewer.add_image(np.zeros((3, 64, 64), np.uint8), name="stack")
-    original = StagedRun._encode_tile
+    original = Stages._encode_tile
 
     def slow(self, tile, levels):
         import time
@@ -101,7 +101,7 @@ def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
         time.sleep(0.3)
         return original(self, tile, levels)
 
-    monkeypatch.setattr(StagedRun, "_encode_tile", slow)
+    monkeypatch.setattr(Stages, "_encode_tile", slow)
     click(qtbot, widget._button)
     assert widget._button.text() == "Cancel"
     qtbot.waitUntil(lambda: "Step" in widget._message.text(), timeout=WAIT)
@@ -134,12 +134,12 @@ def test_errors_are_shown_and_the_window_lives(viewer, widget, qtbot, monkeypatc
     run(qtbot, widget)
     assert "bool" in widget._message.text()
     assert "docs/troubleshooting.md#image" in widget._message.text()
-    from napari_kpac.engine.staged import StagedRun
+    from napari_kpac.engine.stages import Stages
 
     def fail(self, tile, levels):
         raise RuntimeError("the card fell out")
 
-    monkeypatch.setattr(StagedRun, "_encode_tile", fail)
+    monkeypatch.setattr(Stages, "_encode_tile", fail)
     viewer.add_image(np.zeros((16, 16), np.uint8), name="grey")
     widget._image.value = result_of(viewer, "grey")
     run(qtbot, widget)

@@ -6,7 +6,7 @@ import pytest
 import tifffile
 
 import napari_kpac as kpac
-from napari_kpac.engine.staged import StagedRun
+from napari_kpac.engine.stages import Stages
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
@@ -21,14 +21,14 @@ def run(widget, qtbot):
 
 def fail_above(side, monkeypatch, method="_encode_tile"):
     """Let memory run short wherever tiles are larger than this."""
-    original = getattr(StagedRun, method)
+    original = getattr(Stages, method)
 
     def limited(self, *args):
         if self.plan.tile > side:
             raise MemoryError
         return original(self, *args)
 
-    monkeypatch.setattr(StagedRun, method, limited)
+    monkeypatch.setattr(Stages, method, limited)
 
 
 def test_deblurring_with_too_little_memory(viewer, docked, tiny_model, picture, qtbot, monkeypatch):
@@ -70,7 +70,7 @@ def test_mixing_with_too_little_memory(viewer, docked, tiny_model, picture, qtbo
         assert mixer._desk.isEnabled()
     # A render that fails for good is told of, and the next one works.
     with monkeypatch.context() as patched:
-        fail_above(-1, patched, "decode_outer")
+        fail_above(-1, patched, "decode")
         mixer._desk.strips[0][0].number.setValue(0.5)
         qtbot.waitUntil(lambda: "out of memory" in mixer._message.text(), timeout=WAIT)
     assert mixer._renderer.is_alive

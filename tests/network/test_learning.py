@@ -52,7 +52,7 @@ def test_learning_and_using_give_the_same_picture():
 def test_the_colour_head_learns_like_a_plain_convolution():
     head = ColourHead((4, 4), 3, 5).double()
     parts = [torch.randn(1, 4, 9, 12, dtype=torch.float64) for _ in range(2)]
-    (head(*parts) ** 2).sum().backward()
+    (head(parts) ** 2).sum().backward()
     ours = head.weight.grad.clone()
     head.zero_grad()
     plain = F.conv2d(torch.cat(parts, dim=1), head.weight, head.bias, padding=2)

@@ -13,10 +13,11 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.engine import allocator
+from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.device import has_given_up, is_memory_error
 from napari_kpac.engine.memory import within_memory
 from napari_kpac.engine.plan import SMALLEST_TILE, make_plan
-from napari_kpac.engine.staged import StagedRun
+from napari_kpac.engine.stages import Stages
 from napari_kpac.progress import Progress, finish
 from tests.engine.conftest import tiny_net
 from tests.reliability import shortage
@@ -118,7 +119,7 @@ def test_smaller_and_smaller_down_to_the_floor(image, monkeypatch):
         tried.append(self.plan)
         raise MemoryError
 
-    monkeypatch.setattr(StagedRun, "bottleneck", fail)
+    monkeypatch.setattr(Bottleneck, "run", fail)
     steps = kpac.deblur_steps(image, kpac.DeblurOptions(device="cpu", tile=128), model=NET)
     told = []
     with pytest.raises(kpac.KpacError, match="out of memory even with tiles of 64 pixels; close"):
@@ -134,21 +135,21 @@ def test_a_session_goes_on_in_smaller_tiles_and_says_so(image, monkeypatch):
     opened = kpac.Session(image, NET, "cpu")
     expected = opened.render().image
     opened.close()
-    original = StagedRun._encode_tile
+    original = Stages._encode_tile
 
     def fail_while_large(self, *args):
         if self.plan.tile > 80:
             raise MemoryError
         return original(self, *args)
 
-    monkeypatch.setattr(StagedRun, "_encode_tile", fail_while_large)
+    monkeypatch.setattr(Stages, "_encode_tile", fail_while_large)
     opened = kpac.Session(image, NET, "cpu")
     for _ in opened.encode_steps():
         pass
     assert "memory ran short; going on with tiles of 72 pixels" in opened.note
     np.testing.assert_allclose(opened.render().image, expected, atol=1e-5)
     # Also between two renders, when something else took the memory.
-    monkeypatch.setattr(StagedRun, "decode_outer", _failing_once(StagedRun.decode_outer))
+    monkeypatch.setattr(Stages, "decode", _failing_once(Stages.decode))
     gains = kpac.Modulation(gains=[0.5, 1, 1])
     np.testing.assert_allclose(
         opened.render(gains).image, kpac.deblur(image, NET, modulation=gains).image, atol=1e-5
@@ -174,14 +175,14 @@ def test_a_batch_says_so_and_goes_on(photo, models, tmp_path, monkeypatch):
     for name in ("a.png", "b.png"):
         write_image(tmp_path / "in" / name, np.tile(photo, (3, 2, 1)))
     expected = kpac.deblur(np.tile(photo, (3, 2, 1)), models[0]).image
-    original = StagedRun._encode_tile
+    original = Stages._encode_tile
 
     def fail_while_large(self, *args):
         if self.plan.tile > 100:
             raise MemoryError
         return original(self, *args)
 
-    monkeypatch.setattr(StagedRun, "_encode_tile", fail_while_large)
+    monkeypatch.setattr(Stages, "_encode_tile", fail_while_large)
     options = kpac.DeblurOptions(model=str(models[0]))
     steps, told = kpac.deblur_files([tmp_path / "in"], tmp_path / "out", options), []
     while True:
@@ -195,7 +196,7 @@ def test_a_batch_says_so_and_goes_on(photo, models, tmp_path, monkeypatch):
         assert any(note.startswith(f"{name}: memory ran short") for note in told)
         found = read_image(tmp_path / "out" / name).astype(int)
         assert np.abs(found - expected).max() <= 1
-    monkeypatch.setattr(StagedRun, "_encode_tile", _out_of_memory)
+    monkeypatch.setattr(Stages, "_encode_tile", _out_of_memory)
     report = finish(kpac.deblur_files([tmp_path / "in"], tmp_path / "none", options))
     assert len(report.failed) == 2
     assert all("out of memory" in outcome.problem for outcome in report.failed)
@@ -273,7 +274,7 @@ def test_a_real_limit_of_memory():
 def test_what_one_thread_cannot_do_is_done_in_another():
     """Where oneDNN has given up in a thread, the next attempt is made elsewhere."""
     here = threading.current_thread()
-    plan = make_plan((64, 64), NET.config, budget=10**9)
+    plan = make_plan((64, 64), NET.config, halo=NET.halos.encode, budget=10**9)
     spoilt = {here}
 
     def attempt(plan):

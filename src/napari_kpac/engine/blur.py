@@ -16,13 +16,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.job import Job, model_name
 from napari_kpac.engine.memory import explaining_shortage, within_memory
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.result import upsample
-from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.engine.stages import Stages, stores
 from napari_kpac.options import BlurMapOptions
 from napari_kpac.progress import Progress, Steps, finish
 
@@ -122,12 +123,12 @@ def _attend(
     """Encode a picture and run block 1's attention; returns alpha (dilations, h, w)."""
     home = torch.device("cpu") if plan.scratch else job.device
     with stores(plan, home, reader.dtype) as make:
-        run = StagedRun(
+        run = Stages(
             job.net, reader, plan, job.device, make, mixed=job.options.precision == "mixed"
         )
         for count, _ in enumerate(run.encode(levels=()), start=start.done + 1):
             yield replace(start, done=count)
-        return run.attention(0, run.take_features())[0].float().cpu().numpy()
+        return Bottleneck(run).attention(0, run.take_features())[0].float().cpu().numpy()
 
 
 def _shrunk(maps: npt.NDArray[np.float32], factor: int) -> npt.NDArray[np.float32]:

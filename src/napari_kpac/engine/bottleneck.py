@@ -1,11 +1,13 @@
-"""The bottleneck with memory: blocks are run again only from the first that changed.
+"""The bottleneck: all blocks and the entry of the decoder, between encoding and decoding.
 
-Not for: encoding and decoding (staged.py), or who asks (session.py).
+It is held whole, so that alpha and beta do not depend on tiles. For one result as little as
+possible is kept; for a session everything that a moved slider can use again. Not for: encoding
+and decoding (stages.py), or who asks (deblurring.py, session.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,12 +15,7 @@ from torch import Tensor
 
 from napari_kpac.engine.modulation import BlockModulation
 from napari_kpac.engine.pixels import Rect
-from napari_kpac.engine.plan import ATTENTION_HALO, block_halo
-from napari_kpac.engine.staged import StagedRun
-from napari_kpac.network.layers import lrelu
-
-ENTER_HALO = 2
-"""Cells around a rectangle on which the decoder's first stage depends: two 3x3 convolutions."""
+from napari_kpac.engine.stages import Stages
 
 
 @dataclass
@@ -30,49 +27,92 @@ class BlockCache:
     beta: Tensor
     branches: list[Tensor] = field(default_factory=list)
     """Empty where memory is short; they are computed again then."""
-    partials: list[Tensor] = field(default_factory=list)
-    """The fusion's sum, branch by branch, for the alpha of the network, without its bias;
-    empty until gains move."""
+    shares: list[Tensor] = field(default_factory=list)
+    """The fusion's sum, branch by branch, for the alpha of the network; empty until gains move."""
     used: BlockModulation | None = None
     """The modulation that ``fused`` was made with."""
     fused: Tensor | None = None
     gathered: Tensor | None = None
-    """What the decoder's first convolution makes of ``fused``."""
+    """Its part of the sum with which the decoder begins."""
     place: Rect | None = None
     """The cells that it covers; None: the whole picture."""
 
 
-class CachedBottleneck:
-    """Everything between encoder and decoder of one encoded picture, stage by stage.
+class Bottleneck:
+    """All that lies between encoder and decoder of one encoded picture."""
+
+    def __init__(self, stages: Stages) -> None:
+        self.stages = stages
+        self.net = stages.net
+
+    def attention(self, index: int, x: Tensor) -> Tensor:
+        """Compute alpha of a block, band by band."""
+        dilations = len(self.net.config.dilations)
+        return self.stages.by_band(self.net.attention(index), dilations, x)
+
+    @torch.no_grad()
+    def beta(self, index: int, x: Tensor) -> Tensor:
+        """Compute beta of a block; it depends on the whole picture."""
+        mean = x.mean(dim=(2, 3)).to(self.stages.device)
+        return self.net.block(index).beta_of_mean(mean)
+
+    @torch.no_grad()
+    def run(
+        self, mods: Sequence[BlockModulation] | None
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Run everything once, keeping no more than two feature maps.
+
+        Takes the encoder's features over (they are gone afterwards); returns what the decoder's
+        levels begin with, the alphas (as used) and the betas.
+        """
+        stages, net, wide = self.stages, self.net, self.net.config.wide
+        x = stages.take_features()
+        gathered = stages.make(wide, *stages.cells)
+        stages.by_band(net.gather(0), wide, x, out=gathered)
+        alphas, betas = [], []
+        for index in range(net.config.blocks):
+            alpha, beta = self.attention(index, x), self.beta(index, x)
+            if mods is not None:
+                alpha = mods[index].apply(alpha)
+            stages.by_band(net.fuse(index, beta), wide, x, alpha, out=x)
+            stages.by_band(net.gather(index + 1), wide, x, out=gathered, add=True)
+            alphas.append(alpha)
+            betas.append(beta)
+        del x
+        return stages.by_band(net.refine(), wide, gathered, out=gathered), alphas, betas
+
+
+class CachedBottleneck(Bottleneck):
+    """The same with memory: blocks are run again only from the first that changed.
 
     ``check`` is called between stages and may raise to give up; what is kept stays
     consistent whenever it does.
     """
 
-    def __init__(self, run: StagedRun, features: Tensor, check: Callable[[], None]) -> None:
-        self.run = run
-        self.config = run.config
-        self.features = features
+    def __init__(self, stages: Stages, check: Callable[[], None]) -> None:
+        super().__init__(stages)
+        self.features = stages.take_features()
         self.check = check
-        self.first_half = self._gather(0, features, bias=True)
-        self.caches: list[BlockCache | None] = [None] * self.config.blocks
+        self.first = self._gather(0, self.features)
+        self.caches: list[BlockCache | None] = [None] * self.net.config.blocks
 
     @property
     def is_lean(self) -> bool:
         """Whether memory is too short to keep what every branch of every block made."""
-        config = self.config
+        config = self.net.config
         per_cell = config.blocks * len(config.dilations) * (config.channels + config.wide)
-        cells = self.run.cells[0] * self.run.cells[1]
-        return cells * per_cell * self.run.reader.dtype.itemsize > self.run.plan.budget // 3
+        cells = self.stages.cells[0] * self.stages.cells[1]
+        return cells * per_cell * self.stages.reader.dtype.itemsize > self.stages.plan.budget // 3
 
     @torch.no_grad()
     def render(self, mods: Sequence[BlockModulation], local: Rect | None) -> tuple[Tensor, Rect]:
-        """Run the blocks as far as needed, then the decoder's first stage.
+        """Run the blocks as far as needed, then the decoder's entry.
 
-        Returns that stage and the rectangle of cells that it covers. ``local`` is what is
-        needed of it. All blocks but the last are needed whole, for beta is a global mean.
+        Returns what the decoder's levels begin with and the rectangle of cells that it covers.
+        ``local`` is what is needed of it. All blocks but the last are needed whole, for beta is
+        a global mean.
         """
-        last = self.config.blocks - 1
+        last = self.net.config.blocks - 1
         x = self.features
         for index, mod in enumerate(mods):
             self.check()
@@ -91,83 +131,70 @@ class CachedBottleneck:
             x = cache.fused
         return self._enter(local)
 
+    def present(self) -> list[BlockCache]:
+        """Return what is kept of the blocks that were run."""
+        return [cache for cache in self.caches if cache is not None]
+
     def _run_block(self, index: int, x: Tensor) -> BlockCache:
         """Compute all that a block knows before modulation, over the whole picture."""
-        block = self.run.block(index)
-        cache = BlockCache(self.run.attention(index, x), self.run.beta(index, x))
+        cache = BlockCache(self.attention(index, x), self.beta(index, x))
         if self.is_lean:
             return cache
-        for i in range(len(block.dilations)):
+        for i in range(len(self.net.config.dilations)):
             self.check()
-            cache.branches.append(block.branch(i, x.to(self.run.device)))
+            cache.branches.append(self.net.branch(index, i).run(x.to(self.stages.device)))
         return cache
 
     def _fuse(self, index: int, cache: BlockCache, mod: BlockModulation, x: Tensor) -> Tensor:
         """Aggregate the branches under a modulation.
 
-        The first time one convolution does it. When gains then move, the share of every
-        branch is worked out once, and from there on they only need a weighted sum.
+        The first time it is done as in a plain run, with the same result bit by bit. When
+        gains then move, the share of every branch is worked out once, and from there on they
+        only need a weighted sum.
         """
-        fusion = self.run.block(index).fusion
+        block = self.net.block(index)
+        branches: Iterable[Tensor] = cache.branches or block.branches(x)
         if cache.used is None or not mod.is_scalar or not cache.branches:
-            weighted = self._weighted(index, cache, mod.apply(cache.alpha), x)
-            return lrelu(fusion.whole(torch.cat(list(weighted), dim=1)))
-        if not cache.partials:
-            weighted = self._weighted(index, cache, cache.alpha, x)
-            cache.partials = [fusion.partial(i, branch) for i, branch in enumerate(weighted)]
-        assert fusion.bias is not None  # noqa: S101 - the fusion has one
-        total = torch.empty_like(cache.partials[0]).copy_(fusion.bias[None, :, None, None])
-        for partial, gain in zip(cache.partials, mod.gains, strict=True):
-            total.add_(partial, alpha=float(gain))
-        return lrelu(total)
-
-    def _weighted(
-        self, index: int, cache: BlockCache, alpha: Tensor, x: Tensor
-    ) -> Iterator[Tensor]:
-        """Weigh every branch by alpha and beta; branches that were not kept are run again."""
-        block = self.run.block(index)
-        for i in range(len(block.dilations)):
-            branch = cache.branches[i] if cache.branches else block.branch(i, x)
-            yield block.weigh(i, branch, alpha, cache.beta)
+            return block.fuse(branches, mod.apply(cache.alpha), cache.beta)
+        if not cache.shares:
+            cache.shares = block.shares(branches, cache.alpha, cache.beta)
+        return block.fuse_shares(cache.shares, mod.gains)
 
     def _run_local(self, index: int, x: Tensor, mod: BlockModulation, local: Rect) -> BlockCache:
         """Run a block only where its output is needed: in ``local`` and a little around it."""
-        wanted = local.grown(ENTER_HALO, *self.run.cells)
-        outer = wanted.grown(block_halo(self.config) + ATTENTION_HALO, *self.run.cells)
-        block = self.run.block(index)
-        part = cut(x, outer).to(self.run.device)
-        alpha, beta = block.alpha(part), self.run.beta(index, x)
-        fused = block.fuse(block.branches(part), cropped(mod, outer).apply(alpha), beta)
+        net, cells = self.net, self.stages.cells
+        beta = self.beta(index, x)
+        attention, fuse = net.attention(index), net.fuse(index, beta)
+        wanted = local.grown(net.gather(index + 1).halo + net.refine().halo, *cells)
+        outer = wanted.grown(fuse.halo + attention.halo, *cells)
+        part = cut(x, outer).to(self.stages.device)
+        alpha = attention.run(part)
+        fused = fuse.run(part, cropped(mod, outer).apply(alpha))
         inner = wanted.inside(outer)
         return BlockCache(cut(alpha, inner), beta, fused=cut(fused, inner), place=wanted)
 
     def _enter(self, local: Rect | None) -> tuple[Tensor, Rect]:
-        """Run the decoder's first stage over ``local`` (None: everywhere)."""
-        cells = self.run.cells
+        """Run the decoder's entry over ``local`` (None: everywhere)."""
+        cells, refine = self.stages.cells, self.net.refine()
         rect = Rect(0, cells[0], 0, cells[1]) if local is None else local
-        outer = rect.grown(1, *cells)
-        total = cut(self.first_half, outer).clone(memory_format=torch.channels_last)
-        for index, cache in enumerate(self.present()):
+        outer = rect.grown(refine.halo, *cells)
+        total = cut(self.first, outer).clone(memory_format=torch.channels_last)
+        for part, cache in enumerate(self.present(), start=1):
             assert cache.fused is not None  # noqa: S101 - the blocks were run
             if local is None and cache.gathered is None:
-                cache.gathered = self._gather(index + 1, cache.fused)
+                cache.gathered = self._gather(part, cache.fused)
             if cache.gathered is not None:
                 total.add_(cut(cache.gathered, outer))
                 continue
-            wider = outer.grown(1, *cells)
+            wider = outer.grown(self.net.gather(part).halo, *cells)
             place = wider if cache.place is None else wider.inside(cache.place)
-            part = self._gather(index + 1, cut(cache.fused, place))
-            total.add_(cut(part, outer.inside(wider)))
-        entered = lrelu(self.run.net.decoder.refine(lrelu(total)))
-        return cut(entered, rect.inside(outer)), rect
-
-    def present(self) -> list[BlockCache]:
-        """Return what is kept of the blocks that were run."""
-        return [cache for cache in self.caches if cache is not None]
+            gathered = self._gather(part, cut(cache.fused, place))
+            total.add_(cut(gathered, outer.inside(wider)))
+        return cut(refine.run(total), rect.inside(outer)), rect
 
     @torch.no_grad()
-    def _gather(self, part: int, x: Tensor, *, bias: bool = False) -> Tensor:
-        return self.run.net.decoder.gather.partial(part, x.to(self.run.device), bias=bias)
+    def _gather(self, part: int, x: Tensor) -> Tensor:
+        return self.net.gather(part).run(x.to(self.stages.device))
 
 
 def cut(x: Tensor, rect: Rect) -> Tensor:

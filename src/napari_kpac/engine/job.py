@@ -129,6 +129,7 @@ class Job:
         return make_plan(
             (height + -height % multiple, width + -width % multiple),
             self.net.config,
+            halo=self.net.halos.encode,
             tile=self.options.tile,
             budget=self.budget,
             item_size=next(self.net.parameters()).element_size(),

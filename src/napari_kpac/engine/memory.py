@@ -28,11 +28,16 @@ ADVICE = (
 
 
 def within_memory(
-    config: KPACConfig, device: torch.device, plan: Plan, attempt: Callable[[Plan], Steps[T]]
+    config: KPACConfig,
+    device: torch.device,
+    plan: Plan,
+    attempt: Callable[[Plan], Steps[T]],
+    forget: Callable[[], None] | None = None,
 ) -> Steps[tuple[T, Plan]]:
     """Make an attempt; where memory runs short, say so and try again with a smaller plan.
 
-    Returns what the attempt returned and the plan that worked.
+    Returns what the attempt returned and the plan that worked. ``forget`` lets go of what an
+    attempt has kept.
     """
     elsewhere = False
     while True:
@@ -44,6 +49,8 @@ def within_memory(
                 raise
             elsewhere = elsewhere or devices.has_given_up(error)
         # Only here, where the error and what it held on to are gone.
+        if forget is not None:
+            forget()
         devices.release(device)
         give_back()
         plan = plan.smaller(config)

@@ -1,6 +1,6 @@
 """How a person steers the network: gains, overrides, labels, strength.
 
-Not for: running it (staged.py, session.py).
+Not for: running it (bottleneck.py, session.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a picture is cut up so that it fits into the memory it is given.
 
 Only the encoder and the decoder are cut into tiles; the bottleneck is held whole, so the
-result does not depend on the plan. Not for: carrying the plan out (staged.py).
+result does not depend on the plan. Not for: carrying the plan out (stages.py).
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def make_plan(
     padded: tuple[int, int],
     config: KPACConfig,
     *,
+    halo: int,
     tile: Tile = "auto",
     budget: int,
     item_size: int = 4,
@@ -129,8 +130,9 @@ def make_plan(
     """Choose tiles and what to keep for a picture and a budget.
 
     The largest tile is taken with which everything fits; skips are kept, shallow levels
-    given up first, as long as that leaves room for a tile of comfortable size. ``held`` are
-    bytes of the budget that are spoken for: the picture itself and its result.
+    given up first, as long as that leaves room for a tile of comfortable size. ``halo`` are
+    the pixels around a tile that the encoder must see (``KPACNet.halos``), ``held`` are bytes
+    of the budget that are spoken for: the picture itself and its result.
     """
     height, width = padded
     cost = _Cost(config, height * width, item_size)
@@ -155,7 +157,7 @@ def make_plan(
         (SMALLEST_TILE, ()),
     ):
         for side in TILES:
-            grown = side + 2 * encoder_halo(config)
+            grown = side + 2 * halo
             if side >= smallest and cost.tile(grown, grown) + cost.kept(skips) <= left:
                 return Plan(tile=side, kept_skips=skips, scratch=scratch, **common)
     return Plan(tile=SMALLEST_TILE, kept_skips=(), scratch=scratch, **common)
@@ -169,49 +171,6 @@ def tile_cost(config: KPACConfig, height: int, width: int, item_size: int) -> in
 def band_cost(config: KPACConfig, rows: int, columns: int, item_size: int) -> int:
     """Bytes that a block needs for a band of that many cells."""
     return rows * _Cost(config, 0, item_size).per_band_row(columns * config.multiple)
-
-
-def encoder_halo(config: KPACConfig) -> int:
-    """Pixels around a tile on which its features and skips depend, rounded up to a multiple."""
-    halo = 0
-    for _ in range(config.levels):
-        halo = 2 * (halo + 1) + 1
-    return _round_up(halo + 1 + 2, config.multiple)
-
-
-def skip_halo(config: KPACConfig) -> int:
-    """Pixels around a tile on which its skip halves depend, rounded up to a multiple."""
-    halo = 1
-    for _ in range(config.levels - 1):
-        halo = 2 * (halo + 1) + 1
-    return _round_up(halo + 1 + 2, config.multiple)
-
-
-def decoder_halos(config: KPACConfig) -> tuple[int, ...]:
-    """Pixels around a tile that each decoder level must be given, the deepest level first.
-
-    The last level convolves 5x5 after doubling, the others 3x3, and a doubled map depends on
-    one more cell on either side.
-    """
-    halo, found = (2 + 2) // 2, []
-    for level in range(1, config.levels + 1):
-        found.append(halo * 2**level)
-        halo = (halo + 1 + 2) // 2
-    return tuple(reversed(found))
-
-
-def decoder_halo(config: KPACConfig) -> int:
-    """Pixels around a tile on which its result depends, given bottleneck and skips."""
-    return decoder_halos(config)[0]
-
-
-def block_halo(config: KPACConfig) -> int:
-    """Cells around a band on which the fusion of a block depends."""
-    return max(config.dilations) * (config.kernel_size - 1) // 2 + 1
-
-
-ATTENTION_HALO = 4 * 4 + 2
-"""Cells on which alpha depends: four 5x5 convolutions of dilation 2 and a plain one."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +204,3 @@ class _Cost:
     def per_band_row(self, width: int) -> int:
         """Of a row of the bottleneck while a block works on it."""
         return width // self.config.multiple * 6 * self.config.wide * self.item_size
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return value + -value % multiple

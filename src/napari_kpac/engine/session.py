@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +21,20 @@ from torch.nn import functional as F
 
 from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.bottleneck import BlockCache, CachedBottleneck, cropped, cut
-from napari_kpac.engine.device import SHORTAGES, is_memory_error, release
 from napari_kpac.engine.job import Job, model_name
-from napari_kpac.engine.memory import explaining_shortage, shortage
+from napari_kpac.engine.memory import explaining_shortage, shortage, within_memory
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import Rect, restore_into
-from napari_kpac.engine.plan import decoder_halo
+from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.result import Result
-from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.engine.stages import Stages, stores
 from napari_kpac.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.network import KPACConfig
 from napari_kpac.options import DeblurOptions
+from napari_kpac.progress import Progress, Steps, finish
 
+T = TypeVar("T")
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) in pixels, ends excluded."""
 
@@ -123,10 +124,10 @@ class Session:
         self._plan = self._job.plan()
         self._run = self._make_run()
 
-    def _make_run(self) -> StagedRun:
+    def _make_run(self) -> Stages:
         home = torch.device("cpu") if self._plan.scratch else self._job.device
         make = self._resources.enter_context(stores(self._plan, home, self._reader.dtype))
-        return StagedRun(
+        return Stages(
             self._job.net, self._reader, self._plan, self._job.device, make,
             mixed=self._job.options.precision == "mixed",
         )  # fmt: skip
@@ -135,23 +136,31 @@ class Session:
         """Let go of all that is kept."""
         self._kept = None
         self._last = None
-        self._run.features = None
         self._run.halves = {}
         if self._half is not None:
             self._half.close()
             self._half = None
         self._resources.close()
 
-    def _shrink(self) -> None:
-        """Begin anew with a plan that needs less memory, or raise where there is none."""
+    def _adopt(self, plan: Plan) -> None:
+        """Begin anew with a plan."""
         self._forget()
-        release(self._job.device)
-        give_back()
-        try:
-            self._plan = self._plan.smaller(self.config)
-            self.note = shortage(self._plan)
-        finally:  # the next render may find more memory
-            self._run = self._make_run()
+        self._plan = plan
+        self._run = self._make_run()
+
+    def _within_memory(self, work: Callable[[], Steps[T]]) -> Steps[T]:
+        """Do work; where memory runs short, begin anew with a plan that needs less."""
+
+        def attempt(plan: Plan) -> Steps[T]:
+            if plan is not self._plan:
+                self._adopt(plan)
+                self.note = shortage(plan)
+            return work()
+
+        result, _ = yield from within_memory(
+            self.config, self._job.device, self._plan, attempt, lambda: self._adopt(self._plan)
+        )
+        return result
 
     @property
     def size(self) -> tuple[int, int]:
@@ -198,14 +207,9 @@ class Session:
         """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
         with self._lock, keeping_memory(trim=False):
             ticket = self._take_ticket()
-            while True:
-                try:
-                    yield from self._encode(ticket)
-                    return
-                except SHORTAGES as error:
-                    if not is_memory_error(error):
-                        raise
-                self._shrink()
+            for step in self._within_memory(lambda: self._encode(ticket)):
+                if not step.note:
+                    yield step.done, step.total
 
     def render(
         self,
@@ -233,19 +237,17 @@ class Session:
         modulation.check(self._job.net.config, self.size)
         rect = self._check_region(region)
         ticket = self._take_ticket()
+
+        def work() -> Steps[Result]:
+            self._check(ticket)
+            if draft:
+                part = yield from self._draft(modulation, rect)
+            else:
+                part = yield from self._part(modulation, rect, ticket, progress)
+            return replace(self._result(modulation, rect, part), draft=draft)
+
         with self._lock, keeping_memory(trim=False):
-            while True:
-                self._check(ticket)
-                try:
-                    if draft:
-                        part = self._draft(modulation, rect)
-                    else:
-                        part = self._part(modulation, rect, ticket, progress)
-                    return replace(self._result(modulation, rect, part), draft=draft)
-                except SHORTAGES as error:
-                    if not is_memory_error(error):
-                        raise
-                self._shrink()
+            return finish(self._within_memory(work))
 
     def _part(
         self,
@@ -253,11 +255,9 @@ class Session:
         rect: Rect,
         ticket: int,
         progress: Callable[[int, int], None] | None = None,
-    ) -> _Part:
-        with self._lock:
-            for _ in self._encode(ticket):
-                pass
-            return self._render(modulation, rect, ticket, progress)
+    ) -> Steps[_Part]:
+        yield from self._encode(ticket)
+        return self._render(modulation, rect, ticket, progress)
 
     def _take_ticket(self) -> int:
         with self._ticket:
@@ -268,15 +268,15 @@ class Session:
         if ticket != self._latest:
             raise CancelledError("a newer request made this render pointless")
 
-    def _encode(self, ticket: int) -> Iterator[tuple[int, int]]:
+    def _encode(self, ticket: int) -> Steps[None]:
         if self._closed:
             raise CancelledError("the session is closed")
         if self._kept is not None:
             return
         for count, _ in enumerate(self._run.encode(self._plan.kept_skips), start=1):
-            yield count, self._plan.tile_count
+            yield Progress(count, self._plan.tile_count, "encode")
             self._check(ticket)
-        self._kept = CachedBottleneck(self._run, self._run.take_features(), self._check_render)
+        self._kept = CachedBottleneck(self._run, self._check_render)
 
     def _check_render(self) -> None:
         self._check(self._rendering)
@@ -331,14 +331,9 @@ class Session:
         """Decode a rectangle whose edges are multiples of a cell, tile by tile."""
         tiles = list(self._tiles(outer))
         residual = torch.empty((1, 3, outer.height, outer.width), dtype=self._reader.dtype)
-        cell = self._run.cell
         for count, tile in enumerate(tiles, start=1):
             self._check(ticket)
-            wide = tile.grown(decoder_halo(self.config), self._plan.height, self._plan.width)
-            rows, columns = wide.divided(cell).inside(place).slices
-            part = self._run.decode_outer(
-                entered[:, :, rows, columns], tile, wide, self._run.halves
-            )
+            part = self._run.decode(entered, tile, place)
             if len(tiles) == 1:
                 residual = part
             else:
@@ -367,9 +362,8 @@ class Session:
         )
 
     def _cells_needed(self, outer: Rect) -> Rect:
-        """Return the cells of the decoder's first stage that a rectangle depends on."""
-        halo = decoder_halo(self.config)
-        return outer.grown(halo, self._plan.height, self._plan.width).divided(self._run.cell)
+        """Return the cells of the decoder's entry that a rectangle depends on."""
+        return self._run.around(outer).divided(self._run.cell)
 
     def _check_region(self, region: Region | None) -> Rect:
         height, width = self.size
@@ -383,7 +377,7 @@ class Session:
             )
         return rect
 
-    def _draft(self, modulation: Modulation, rect: Rect) -> _Part:
+    def _draft(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
         """Render at half resolution and enlarge the residual."""
         if self._half is None:
             self._half = self._make_half()
@@ -400,7 +394,7 @@ class Session:
         needed = Rect(
             rect.top // 2, -(-rect.bottom // 2), rect.left // 2, -(-rect.right // 2)
         ).grown(1, *half.size)
-        part = half._part(coarse, needed, half._take_ticket())
+        part = yield from half._part(coarse, needed, half._take_ticket())
         enlarged = F.interpolate(
             part.residual, scale_factor=2.0, mode="bilinear", align_corners=False
         )

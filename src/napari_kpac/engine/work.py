@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from napari_kpac.engine.arrays import Array, Layout, Plane
+from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.job import Job
 from napari_kpac.engine.memory import within_memory
 from napari_kpac.engine.model import Model
@@ -23,7 +24,7 @@ from napari_kpac.engine.pixels import PixelRange, PlaneReader, restore_into
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.replay import recorded_plan
-from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.engine.stages import Stages, stores
 from napari_kpac.options import ImageOptions
 from napari_kpac.progress import Progress, Steps
 
@@ -134,19 +135,19 @@ class NetworkWork:
             blocks = block_modulations(modulation, job.net.config, reader.padded)
         home = torch.device("cpu") if plan.scratch else job.device
         with stores(plan, home, reader.dtype) as make:
-            run = StagedRun(
+            run = Stages(
                 job.net, reader, plan, job.device, make, mixed=job.options.precision == "mixed"
             )
             done = start.done
             for _ in run.encode(plan.kept_skips):
                 done += 1
                 yield replace(start, done=done)
-            entered, alphas, betas = run.bottleneck(blocks)
+            entered, alphas, betas = Bottleneck(run).run(blocks)
             done += 1
             yield replace(start, done=done, stage="blocks")
             for tile in plan.tiles():
                 visible = tile.clipped(reader.height, reader.width)
-                residual = run.decode_rect(entered, tile, run.halves)
+                residual = run.decode(entered, tile)
                 residual = residual[:, :, : visible.height, : visible.width]
                 change = residual * modulation.strength
                 restore_into(out, job.first, plane, visible, reader, change)

@@ -21,10 +21,11 @@ import torch
 
 from napari_kpac.engine import DeblurOptions, Modulation, Session, deblur, deblur_steps, devices
 from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.model import prepare
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect
 from napari_kpac.engine.plan import make_plan
-from napari_kpac.engine.staged import StagedRun, stores
+from napari_kpac.engine.stages import Stages, stores
 from napari_kpac.evaluation.memory import peak_memory_here
 from napari_kpac.evaluation.naive import NaiveForward
 from napari_kpac.network import KPACNet, count_flops
@@ -240,13 +241,13 @@ def _timed(job: Callable[[], object], *, plain: bool) -> float:
 def _forward(net: KPACNet, picture: npt.NDArray[np.float32]) -> torch.Tensor:
     """Run the engine's stages on a picture in one piece, without the way back to pixels."""
     reader = PlaneReader(picture, None, PixelRange(0.0, 1.0, "unit"), net.config.multiple)
-    plan = make_plan(reader.padded, net.config, tile=None, budget=1)
+    plan = make_plan(reader.padded, net.config, halo=net.halos.encode, tile=None, budget=1)
     with stores(plan, CPU, reader.dtype) as make:
-        run = StagedRun(net, reader, plan, CPU, make)
+        run = Stages(net, reader, plan, CPU, make)
         for _ in run.encode(plan.kept_skips):
             pass
-        entered, _, _ = run.bottleneck(None)
-        return run.decode_rect(entered, Rect(0, plan.height, 0, plan.width), run.halves)
+        entered, _, _ = Bottleneck(run).run(None)
+        return run.decode(entered, Rect(0, plan.height, 0, plan.width))
 
 
 def _tiled_seconds(net: KPACNet, kept: bool) -> float:
@@ -259,7 +260,8 @@ def _tiled_seconds(net: KPACNet, kept: bool) -> float:
 def _deblur_large(image: npt.NDArray[np.uint8], net: KPACNet, kept: bool) -> None:
     """Deblur in tiles, keeping the halves of all skips or of none."""
     size = (LARGE[0], LARGE[1])
-    plan = make_plan(size, net.config, tile=1024 if kept else 640, budget=2 * 10**9)
+    tile = 1024 if kept else 640
+    plan = make_plan(size, net.config, halo=net.halos.encode, tile=tile, budget=2 * 10**9)
     if not kept:
         plan = replace(plan, kept_skips=())
     finish(deblur_steps(image, DeblurOptions(device="cpu"), model=net, plan=plan))

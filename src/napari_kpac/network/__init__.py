@@ -7,7 +7,7 @@ from napari_kpac.network.baselines import DPDNet, ResidualNet
 from napari_kpac.network.block import BlockState, KPACBlock
 from napari_kpac.network.config import KPACConfig
 from napari_kpac.network.cost import Cost, count_flops, count_parameters
-from napari_kpac.network.net import Encoded, KPACNet, Modulate, build
+from napari_kpac.network.net import Encoded, KPACNet, Modulate, Stage, build
 
 __all__ = [
     "BlockState",
@@ -19,6 +19,7 @@ __all__ = [
     "KPACNet",
     "Modulate",
     "ResidualNet",
+    "Stage",
     "build",
     "count_flops",
     "count_parameters",

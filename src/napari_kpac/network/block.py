@@ -5,14 +5,15 @@ Not for: what surrounds the blocks (net.py), or who changes alpha (engine).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from napari_kpac.network.config import KPACConfig
-from napari_kpac.network.layers import ConcatConv, conv2d, lrelu, same_conv
+from napari_kpac.network.layers import ConcatConv, conv2d, input_halo, lrelu, same_conv
 
 
 class BlockState(NamedTuple):
@@ -36,6 +37,14 @@ class ScaleAttention(nn.Module):
         widths = (config.wide, *config.scale_widths)
         self.hidden = nn.ModuleList(same_conv(a, b, 5, dilation=2) for a, b in pairwise(widths))
         self.head = same_conv(widths[-1], len(config.dilations), 5)
+
+    @property
+    def halo(self) -> int:
+        """Cells around its region on which alpha depends."""
+        halo = 0
+        for conv in (*self.hidden, self.head):
+            halo = input_halo(cast("nn.Conv2d", conv), halo)
+        return halo
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute alpha (batch, dilations, h, w)."""
@@ -76,9 +85,15 @@ class KPACBlock(nn.Module):
         self.shape = ShapeAttention(config) if config.shape_attention else None
         self.fusion = ConcatConv([config.channels] * len(config.dilations), config.wide, 3)
 
-    def branches(self, x: Tensor) -> tuple[Tensor, ...]:
+    @property
+    def branch_halo(self) -> int:
+        """Cells around its region on which a branch of the largest dilation depends."""
+        kernel = cast("nn.Conv2d", self.atrous[0])
+        return max(self.dilations) * (kernel.kernel_size[0] - 1) // 2
+
+    def branches(self, x: Tensor) -> Iterator[Tensor]:
         """Run the atrous convolutions: one activated map per dilation, without attention."""
-        return tuple(self.branch(index, x) for index in range(len(self.dilations)))
+        return (self.branch(index, x) for index in range(len(self.dilations)))
 
     def branch(self, index: int, x: Tensor) -> Tensor:
         """Run one of the atrous convolutions."""
@@ -111,7 +126,20 @@ class KPACBlock(nn.Module):
         """Multiply branch ``index`` by its alpha and by beta."""
         return branch * (alpha[:, index : index + 1] * beta[:, :, None, None])
 
-    def fuse(self, branches: tuple[Tensor, ...], alpha: Tensor, beta: Tensor) -> Tensor:
-        """Weigh the branches and aggregate them into the block's output."""
+    def fuse(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> Tensor:
+        """Weigh the branches and aggregate them into the block's output, one after the other."""
         weighted = (self.weigh(i, branch, alpha, beta) for i, branch in enumerate(branches))
-        return lrelu(self.fusion(*weighted))
+        return lrelu(self.fusion(weighted))
+
+    def shares(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> list[Tensor]:
+        """Return the share of every branch in the fusion's sum, without its bias."""
+        weighted = (self.weigh(i, branch, alpha, beta) for i, branch in enumerate(branches))
+        return [self.fusion.partial(i, branch) for i, branch in enumerate(weighted)]
+
+    def fuse_shares(self, shares: Sequence[Tensor], gains: Iterable[float]) -> Tensor:
+        """Fuse shares under a gain each: convolution is linear, so a weighted sum is enough."""
+        bias = cast("Tensor", self.fusion.bias)
+        total = torch.empty_like(shares[0]).copy_(bias[None, :, None, None])
+        for share, gain in zip(shares, gains, strict=True):
+            total.add_(share, alpha=float(gain))
+        return lrelu(total)

@@ -5,7 +5,7 @@ Not for: whole networks, or anything that knows of KPAC.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -130,15 +130,12 @@ class ConcatConv(Conv):
         given = self.bias if bias else None
         return self._conv_forward(x, self.part_weight(index), given)
 
-    def whole(self, x: Tensor) -> Tensor:
-        """Convolve a concatenation that exists already."""
-        return super().forward(x)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Convolve the concatenation of the inputs."""
-        total = self.partial(0, inputs[0], bias=True)
-        for index, x in enumerate(inputs[1:], start=1):
-            total = total.add_(self.partial(index, x))
+    def forward(self, inputs: Iterable[Tensor]) -> Tensor:
+        """Convolve the concatenation of the inputs, each of which is needed only once."""
+        parts = (self.partial(i, x, bias=i == 0) for i, x in enumerate(inputs))
+        total = next(parts)
+        for part in parts:
+            total = total.add_(part)
         return total
 
 
@@ -171,6 +168,19 @@ class ColourHead(ConcatConv):
         for part in shifted[2:]:
             total = total.add_(part)
         return total.add_(self.bias[:, None, None]) if bias and self.bias is not None else total
+
+
+def input_halo(layer: nn.Conv2d | nn.ConvTranspose2d, halo: int = 0) -> int:
+    """Return how many cells around its region a layer must see to be exact ``halo`` cells around.
+
+    Cells of the input are counted at its own resolution. A region begins at a multiple of the
+    stride, so that it is made of whole cells on both sides of the layer.
+    """
+    (size, _), (stride, _), before = layer.kernel_size, layer.stride, int(layer.padding[0])
+    if isinstance(layer, nn.ConvTranspose2d):
+        return (halo + size - 1 - before) // stride
+    after = layer.dilation[0] * (size - 1) - before - (stride - 1)
+    return stride * halo + max(before, after)
 
 
 def upsampling_conv(inputs: int, outputs: int) -> nn.ConvTranspose2d:

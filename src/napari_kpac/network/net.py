@@ -6,20 +6,25 @@ Not for: tiling and caching of those stages (engine), weight files (weights).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from napari_kpac.errors import ConfigError
 from napari_kpac.network.block import BlockState, KPACBlock
 from napari_kpac.network.config import KPACConfig
 from napari_kpac.network.layers import (
+    LEAK,
     ColourHead,
     ConcatConv,
     StridedConv,
     initialise,
+    input_halo,
     lrelu,
     same_conv,
     upsampling_conv,
@@ -50,6 +55,10 @@ class EncoderLevel(nn.Module):
         )
         self.refine = same_conv(outputs, outputs, 3)
 
+    def input_halo(self, halo: int) -> int:
+        """Return how many cells the level must see around a region (see ``layers.input_halo``)."""
+        return input_halo(self.enter, input_halo(self.refine, halo))
+
     def forward(self, x: Tensor) -> Tensor:
         """Run the level."""
         return lrelu(self.refine(lrelu(self.enter(x))))
@@ -68,6 +77,10 @@ class DecoderLevel(nn.Module):
         self.up = upsampling_conv(inputs, skip)
         self.merge = ColourHead((skip, skip), 3, 5) if last else ConcatConv((skip, skip), skip, 3)
         self.last = last
+
+    def input_halo(self, halo: int) -> int:
+        """Return how many cells the level must see around a region, at its lower resolution."""
+        return input_halo(self.up, input_halo(self.merge, halo))
 
     def skip_half(self, skip: Tensor) -> Tensor:
         """Convolve the encoder's skip alone."""
@@ -115,12 +128,15 @@ class Decoder(nn.Module):
 
     def enter(self, features: Sequence[Tensor]) -> Tensor:
         """Aggregate the bottleneck: the encoder's features, then every block's output."""
-        return lrelu(self.refine(lrelu(self.gather(*features))))
+        return self.refined(self.gather(features))
+
+    def refined(self, gathered: Tensor) -> Tensor:
+        """Activate and refine what was gathered; the argument stays as it is."""
+        return lrelu(self.refine(F.leaky_relu(gathered, LEAK)))
 
     def skip_half(self, level: int, skip: Tensor) -> Tensor:
         """Convolve the skip of an encoder level (0 = full resolution) for its use on the way up."""
-        decoder = self.levels[len(self.levels) - 1 - level]
-        assert isinstance(decoder, DecoderLevel)  # noqa: S101 - for the type checker
+        decoder = cast("DecoderLevel", self.levels[len(self.levels) - 1 - level])
         return decoder.skip_half(skip)
 
     def climb(self, x: Tensor, halves: Sequence[Tensor]) -> Tensor:
@@ -133,6 +149,27 @@ class Decoder(nn.Module):
         """Run the decoder; the result is the residual to add to the image."""
         halves = [self.skip_half(level, skip) for level, skip in enumerate(skips)]
         return self.climb(self.enter(features), halves)
+
+
+class Stage(NamedTuple):
+    """A part of the network that works on any region of its inputs."""
+
+    run: Callable[..., Tensor]
+    """Maps (batch, channels, h, w) to a map of the same height and width."""
+    halo: int
+    """Cells around a region that it must be given for its result there to be exact."""
+
+
+@dataclass(frozen=True)
+class Halos:
+    """Pixels around a tile on which the high-resolution stages depend, from their layers."""
+
+    encode: int
+    """Of the bottleneck's features and of all skip halves; a multiple of the cell size."""
+    skips: int
+    """Of the skip halves alone; a multiple of the cell size."""
+    decode: tuple[int, ...]
+    """Of the result, for the input of each decoder level, the deepest first."""
 
 
 class KPACNet(nn.Module):
@@ -175,19 +212,77 @@ class KPACNet(nn.Module):
                 )
         return given, base
 
+    @cached_property
+    def halos(self) -> Halos:
+        """How far tiles must see around themselves."""
+        levels = cast("list[EncoderLevel]", list(self.encoder.levels))
+        ups = cast("list[DecoderLevel]", list(self.decoder.levels))
+
+        def before(level: int, halo: int) -> int:
+            """Return the halo of the image, given that of a level's output."""
+            for each in reversed(levels[: level + 1]):
+                halo = each.input_halo(halo)
+            return halo
+
+        skips = max(before(level, input_halo(up.merge)) for level, up in enumerate(reversed(ups)))
+        decode, halo = [], 0
+        for steps, up in enumerate(reversed(ups), start=1):
+            halo = up.input_halo(halo)
+            decode.append(halo * 2**steps)
+
+        def rounded(value: int) -> int:
+            return value + -value % self.config.multiple
+
+        features = before(len(levels) - 1, 0)
+        return Halos(rounded(max(features, skips)), rounded(skips), tuple(reversed(decode)))
+
+    def block(self, index: int) -> KPACBlock:
+        """Return a block."""
+        return cast("KPACBlock", self.blocks[index])
+
+    def attention(self, index: int) -> Stage:
+        """Return the stage from features to the alphas of a block."""
+        block = self.block(index)
+        return Stage(block.alpha, 0 if block.scale is None else block.scale.halo)
+
+    def branch(self, index: int, i: int) -> Stage:
+        """Return the stage from features to branch ``i`` of a block, before any attention."""
+        block = self.block(index)
+        return Stage(partial(block.branch, i), block.branch_halo)
+
+    def fuse(self, index: int, beta: Tensor) -> Stage:
+        """Return the stage from features, and the alphas to use, to the output of a block."""
+        block = self.block(index)
+
+        def run(x: Tensor, alpha: Tensor) -> Tensor:
+            return block.fuse(block.branches(x), alpha, beta)
+
+        return Stage(run, block.branch_halo + input_halo(block.fusion))
+
+    def gather(self, part: int) -> Stage:
+        """Return the stage from features (0) or a block's output (1, 2, ...) to its part of a sum.
+
+        With that sum the decoder begins.
+        """
+        conv = self.decoder.gather
+        return Stage(partial(conv.partial, part, bias=part == 0), input_halo(conv))
+
+    def refine(self) -> Stage:
+        """Return the stage from that sum to the input of the decoder's levels."""
+        return Stage(self.decoder.refined, input_halo(self.decoder.refine))
+
     def encode(self, x: Tensor) -> Encoded:
         """First stage: image(s) to bottleneck features and skips."""
         encoded: Encoded = self.encoder(x)
         return encoded
 
     def step(self, index: int, x: Tensor, modulate: Modulate | None = None) -> BlockState:
-        """Second stage, once per block; ``modulate`` acts between alpha's birth and its use."""
-        block = self.blocks[index]
-        assert isinstance(block, KPACBlock)  # noqa: S101 - for the type checker
+        """Second stage, once per block; ``modulate`` acts before the branches are weighted."""
+        block = self.block(index)
         alpha, beta = block.alpha(x), block.beta(x)
         if modulate is not None:
             alpha = modulate(index, alpha)
-        branches = block.branches(x)
+        branches = tuple(block.branches(x))
         return BlockState(branches, alpha, beta, block.fuse(branches, alpha, beta))
 
     def decode(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
