@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,14 +13,17 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from skimage.io import imread, imsave
 from skimage.metrics import peak_signal_noise_ratio
 
 import napari_kpac as kpac
 from napari_kpac import KpacError
 from napari_kpac.cli import main
 from napari_kpac.datasets import DataOptions, open_pairs
+from napari_kpac.evaluation.cases import best_and_worst
 from napari_kpac.evaluation.ledger import Ledger, Row
 from napari_kpac.evaluation.study import with_noise
+from napari_kpac.evaluation.summary import summarise
 from napari_kpac.evaluation.tables import tables_of
 from napari_kpac.progress import finish
 
@@ -50,6 +54,134 @@ def test_rows_are_what_the_parts_give(dpdd, tiny_model):
     by_name = {line.method: line for line in found.lines}
     assert by_name["input"].gains["psnr"] == 0
     assert set(by_name["tiny"].separation) == {f"alpha{i}" for i in range(1, 6)}
+
+
+def test_the_share_through_alpha_is_the_cost_of_muting_everything_over_the_gain():
+    """By hand: two pictures, of which only the second has pixels of 4 to 8 px."""
+    places = ("all", "0-1 px", "1-2 px", "2-4 px", "4-8 px")
+    blurred = {"a": (20, 30, 20, 20, None), "b": (22, 30, 22, 24, 26)}
+    gained = {"input": (0, 0, 0, 0, 0), "net": (2, -1, 1, 2, 3), "bad": (-1, -1, -1, -1, -1)}
+    lost = {"net": (1.5, 0, 1, 1.5, 2), "bad": (1, 1, 1, 1, 1)}
+    ledger = Ledger([])
+    for picture, values in blurred.items():
+        for method, gains in gained.items():
+            less = 0.5 if picture == "b" and method != "input" else 0.0
+            scores = {}
+            for i, place in enumerate(places):
+                if values[i] is None:
+                    continue
+                name = "" if place == "all" else f" {place}"
+                scores[f"psnr{name}"] = values[i] + gains[i] - less
+                if method in lost:
+                    name = name and f" at{name}"
+                    scores[f"cost of muting everything{name}"] = lost[method][i]
+            ledger.add(Row(picture, method, 0.0, scores))
+    _, net, bad = summarise(ledger)
+    gains = 1 - 0.25, 2 - 0.25, 3 - 0.5
+    assert net.mean_gain == pytest.approx(sum(gains) / 3)
+    assert net.share_through_alpha == {
+        "all pixels": pytest.approx(1.5 / 1.75),
+        "1-8 px": pytest.approx((1 + 1.5 + 2) / sum(gains)),
+    }
+    assert net.muted_gains["all pixels"] == pytest.approx(0.25)
+    assert net.muted_gains["1-8 px"] == pytest.approx((sum(gains) - 4.5) / 3)
+    assert net.worst_gain == pytest.approx(1.5)
+    # Where nothing is gained there is nothing to share.
+    assert bad.share_through_alpha == {}
+    assert bad.worst_gain == pytest.approx(-1.5)
+
+
+def test_muting_and_gains_are_shown_at_every_noise(dpdd, tiny_model, tmp_path, capsys):
+    arguments = ["evaluate", "--dataset", "dpdd", "--root", str(dpdd), "--model", "tiny"]
+    arguments += ["--noise", "0,1,3", "--limit", "2", "--no-lpips", "-o", str(tmp_path)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    lines = {(line["method"], line["noise"]): line for line in summary["lines"]}
+    gains = printed.partition("PSNR above the input's by radius")[2].partition("\n\n")[0]
+    through = printed.partition("the share that comes through alpha")[2].partition("\n\n")[0]
+    costs = printed.partition("Cost of muting alphas by radius")[2].partition("\n\n")[0]
+    page = (tmp_path / "report.html").read_text()
+    for noise in (0, 1, 3):
+        line, base = lines["tiny", noise], lines["input", noise]
+        row = re.search(rf"^tiny +{noise} .*", gains, re.MULTILINE)[0].split()
+        assert row[2:4] == [
+            f"{line['means'][name] - base['means'][name]:.2f}"
+            for name in ("psnr 0-1 px", "psnr 1-2 px")
+        ]
+        means = line["means"]
+        shown = re.findall(rf"^tiny +{noise} +(everything|dilation \d)(.*)", costs, re.MULTILINE)
+        assert [name for name, _ in shown] == [
+            "everything",
+            *(f"dilation {i}" for i in range(1, 6)),
+        ]
+        for name, cells in shown:
+            assert cells.split()[0] == f"{means[f'cost of muting {name} at 0-1 px']:.2f}"
+            assert cells.split()[-1] == f"{means[f'cost of muting {name}']:.2f}"
+            assert f"<td>{name}</td><td>{cells.split()[0]}</td>" in page
+        row = re.search(rf"^tiny +{noise} .*", through, re.MULTILINE)[0].split()
+        assert row[2] == f"{line['worst_gain']:.2f}"
+        assert row[4] == f"{line['muted_gains']['all pixels']:.2f}"
+        expected = line["gains"]["psnr"] - means["cost of muting everything"]
+        assert line["muted_gains"]["all pixels"] == pytest.approx(expected)
+    noisy = [lines["tiny", noise]["means"] for noise in (0, 1, 3)]
+    assert len({round(each["sharp kept"], 3) for each in noisy}) == 3
+    assert len({round(each["cost of muting everything at 1-2 px"], 4) for each in noisy}) == 3
+
+
+def test_a_fit_of_the_exposure_leaves_only_the_blur(folders, tiny_model, tmp_path):
+    """The same pairs, the sharp pictures of which are darker by what a fit finds."""
+    for what, gain, offset in (("source", 1.0, 0.0), ("target", 0.5, 20.0)):
+        for path in (folders / what).iterdir():
+            values = imread(path) * gain + offset
+            (tmp_path / what).mkdir(exist_ok=True)
+            imsave(tmp_path / what / path.name, values.round().astype(np.uint8))
+    lines = {}
+    for name, root, fit in (("same", folders, True), ("dark", tmp_path, True),
+                            ("plain", tmp_path, False)):  # fmt: skip
+        given = options(root, kind="pairs", method=("unsharp",), fit_exposure=fit)
+        found = finish(kpac.evaluate(given))
+        lines[name] = {line.method: line for line in found.lines}
+        assert ("fitted to the truth" in tables_of(found)[0].note) is fit
+    for method in ("input", "tiny", "unsharp"):
+        same, dark, plain = (lines[name][method] for name in ("same", "dark", "plain"))
+        # Half the contrast is half the error, but for clipping and rounding.
+        half = 20 * np.log10(2)
+        assert dark.means["psnr"] - same.means["psnr"] == pytest.approx(half, abs=0.1)
+        assert dark.gains["psnr"] == pytest.approx(same.gains["psnr"], abs=0.1)
+        assert plain.means["psnr"] < dark.means["psnr"] - 3
+    same, dark = (lines[name]["tiny"] for name in ("same", "dark"))
+    assert dark.muted_gains["all pixels"] == pytest.approx(same.muted_gains["all pixels"], abs=0.1)
+    assert dark.worst_gain == pytest.approx(same.worst_gain, abs=0.1)
+
+
+def test_a_picture_that_is_opened_and_a_case_are_fitted_as_the_scores_are(folders, tiny_model):
+    found = finish(kpac.evaluate(options(folders, kind="pairs", fit_exposure=True)))
+    index = found.study.keys.index(("c0", "tiny", 0.0))
+    shown = found.study.pictures(index)
+    score = found.ledger.find(("c0", "tiny", 0.0)).scores["psnr"]
+    expected = peak_signal_noise_ratio(shown["sharp"], shown["tiny"], data_range=1)
+    assert score == pytest.approx(expected, abs=1e-3)
+    for _, case in best_and_worst(found.study, found.ledger):
+        row = found.ledger.find((case.picture, "tiny", 0.0))
+        assert case.crops[1][1] == f"tiny, {row.scores['psnr']:.2f} dB"
+
+
+def test_pairs_are_of_the_split_that_the_manifest_says(folders, tiny_model, tmp_path):
+    root = tmp_path / "pairs"
+    shutil.copytree(folders, root)
+    (root / "MANIFEST.csv").write_text("file,split\nc0.png,train\nc1.jpg,val\n")
+
+    def pictures(**changes):
+        given = options(root, kind="pairs", model=(), **changes)
+        return {row.picture for row in finish(kpac.evaluate(given)).ledger.rows}
+
+    assert pictures() == {"c1"}
+    assert pictures(split="train") == {"c0"}
+    with pytest.raises(KpacError, match=r"split 'test'.*train, val"):
+        pictures(split="test")
+    (root / "MANIFEST.csv").unlink()
+    assert pictures(split="test") == {"c0", "c1"}
 
 
 def test_the_progress_counts_and_closing_cancels(dpdd, tiny_model, tmp_path):
@@ -231,6 +363,7 @@ def test_rows_survive_a_file_exactly(tmp_path):
         ({"seed": -1}, "seed"),
         ({"kind": "films"}, "films"),
         ({"kind": "cuhk"}, "white or black"),
+        ({"kind": "cuhk", "blurred": "white", "fit_exposure": True}, "fit_exposure"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_read(changes, what):

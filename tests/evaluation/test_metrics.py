@@ -69,6 +69,23 @@ def test_a_mask_counts_its_pixels_alone(pair):
     assert metrics.mae(result, sharp, where) == pytest.approx(metrics.mae(*part), abs=1e-9)
 
 
+def test_a_fit_finds_gain_and_offset_of_each_channel(pair):
+    result, sharp = pair
+    exposed = sharp * (0.5, 1.4, 0.8) + (0.2, -0.3, 0.0)
+    np.testing.assert_allclose(metrics.fitted(exposed, sharp), sharp, atol=1e-12)
+    found = metrics.fitted(result, sharp)
+    for channel in range(3):
+        line = np.polyfit(result[..., channel].ravel(), sharp[..., channel].ravel(), 1)
+        expected = np.polyval(line, result[..., channel])
+        np.testing.assert_allclose(found[..., channel], expected, atol=1e-9)
+    # Grey pictures have one channel; what has no contrast becomes the mean.
+    np.testing.assert_allclose(metrics.fitted(3 * sharp[..., 0], sharp[..., 0]), sharp[..., 0])
+    flat = metrics.fitted(np.full((4, 5), 0.3), np.arange(20.0).reshape(4, 5))
+    np.testing.assert_allclose(flat, 9.5)
+    with pytest.raises(KpacError, match="shapes"):
+        metrics.fitted(sharp, sharp[1:])
+
+
 @pytest.mark.parametrize(
     ("result", "what"),
     [

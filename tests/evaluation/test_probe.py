@@ -7,7 +7,8 @@ from skimage import data
 from napari_kpac import Modulation, deblur
 from napari_kpac.datasets.pair import Pair
 from napari_kpac.evaluation.comparators import ModelComparator, make_models
-from napari_kpac.evaluation.metrics import psnr
+from napari_kpac.evaluation.metrics import fitted, psnr
+from napari_kpac.evaluation.muting import cost_column, muting_columns
 from napari_kpac.evaluation.probe import (
     MUTED_FAR,
     MUTED_NEAR,
@@ -15,9 +16,11 @@ from napari_kpac.evaluation.probe import (
     Evidence,
     evidence,
     examine,
+    in_focus,
     separation,
     variance_evidence,
 )
+from napari_kpac.evaluation.study import with_noise
 from napari_kpac.evaluation.texture import textured
 from napari_kpac.optics import defocus
 from napari_kpac.weights import ModelCard, save_network
@@ -57,6 +60,69 @@ def test_a_probe_is_what_deblurring_gives(case, model):
         probe.evidence.values["alpha3"], alphas[2, ::4, ::4][kept], atol=1e-5
     )
     assert np.array_equal(probe.evidence.blurred, far[::4, ::4][kept])
+
+
+@pytest.mark.parametrize("fit", [False, True])
+def test_the_cost_of_muting_is_what_deblurring_without_these_alphas_gives(case, model, fit):
+    probe = examine(model, case, fit=fit)
+
+    def score(gains, where=None):
+        image = deblur(
+            case.blurred, "tiny", range="unit", modulation=Modulation([gains, gains])
+        ).image
+        return psnr(fitted(image, case.sharp) if fit else image, case.sharp, where)
+
+    single = {f"dilation {i}": [float(j != i) for j in range(1, 6)] for i in range(1, 6)}
+    far = case.radius >= 4
+    costs = {}
+    for muted, gains in {"everything": [0.0] * 5, **single}.items():
+        for place, where in (("", None), ("at 0-1 px", ~far), ("at 4-8 px", far)):
+            expected = score([1.0] * 5, where) - score(gains, where)
+            name = cost_column(muted, place)
+            costs[name] = probe.scores[name]
+            assert probe.scores[name] == pytest.approx(expected, abs=1e-3), name
+        # Nothing has these radii.
+        assert cost_column(muted, "at 1-2 px") not in probe.scores
+    assert np.ptp(list(costs.values())) > 0.1
+    named = muting_columns(model.dilations, radius_known=True)
+    assert set(costs) < set(named)
+    assert {*probe.scores} - {SHARP_KEPT} <= set(named)
+
+
+def test_the_picture_is_encoded_once_for_all_mutings(case, model, monkeypatch):
+    from napari_kpac.engine.stages import Stages
+
+    encode, calls = Stages.encode, []
+    monkeypatch.setattr(
+        Stages, "encode", lambda run, *given: calls.append(run) or encode(run, *given)
+    )
+    examine(model, case)
+    assert len(calls) == 2  # the blurred picture and the sharp one
+
+
+def test_without_a_radius_everything_is_muted_over_all_pixels(case, model):
+    unknown = Pair("x", case.blurred, case.sharp)
+    probe = examine(model, unknown)
+    whole = examine(model, case)
+    assert list(probe.scores) == ["cost of muting everything"]
+    assert probe.scores["cost of muting everything"] == pytest.approx(
+        whole.scores["cost of muting everything"], abs=1e-6
+    )
+    assert probe.evidence is None
+
+
+def test_a_network_without_alphas_has_none_to_mute(case, own_models):
+    net = tiny_net(2, double=False, scale_attention=False)
+    save_network(net, own_models / "plain.safetensors", ModelCard(name="plain"))
+    assert list(examine(ModelComparator("plain"), case).scores) == [SHARP_KEPT]
+
+
+def test_sharp_kept_has_the_noise_that_is_given(case, model):
+    noisy = with_noise(in_focus(case), 3, (0, 0))
+    kept = examine(model, case, noisy).scores[SHARP_KEPT]
+    again = deblur(noisy.blurred, "tiny", range="unit").image
+    assert kept == pytest.approx(psnr(again, case.sharp), abs=1e-3)
+    assert kept != pytest.approx(examine(model, case).scores[SHARP_KEPT], abs=0.05)
 
 
 def test_separation_counts_pairs_of_pixels(case):

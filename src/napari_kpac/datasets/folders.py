@@ -1,6 +1,6 @@
 """Plain pairs: a folder of blurred pictures and one of sharp pictures.
 
-Not for: splits or dual-pixel views (dpdd).
+Not for: dual-pixel views (dpdd).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.matching import find_pictures, match
 from napari_kpac.datasets.pair_files import FilePairs, PairFiles
+from napari_kpac.datasets.photos import choose_split
 from napari_kpac.errors import FileError
 from napari_kpac.optics.pixels import SMALLEST
 
@@ -24,6 +25,7 @@ def open_folders(
     bits: int = 8,
     skip_bad: bool = False,
     smallest: int = SMALLEST,
+    split: str | None = None,
 ) -> FilePairs:
     """Open pairs in two folders, matched by their names, or else by their order.
 
@@ -41,18 +43,25 @@ def open_folders(
         Go on without pairs that cannot be used; they are in ``skipped``.
     smallest
         Side in pixels that every picture must have at least.
+    split
+        Open only the pairs whose blurred pictures are of this split, by a ``MANIFEST.csv`` in
+        the folder ``blurred``; without one, all pairs. None: all pairs.
 
     Raises
     ------
     FileError
         If a folder is missing or files cannot be used; all of them are named.
+    ConfigError
+        If the manifest has no pairs of the split.
     """
+    root = blurred
     if sharp is None:
         blurred, sharp = _inside(blurred)
     faults = Faults()
     pictures = find_pictures(blurred)
     matched = match(pictures, find_pictures(sharp), faults)
-    files = [PairFiles(*both) for both in matched.items()]
+    chosen = matched if split is None else choose_split(matched, root, split)
+    files = [PairFiles(path, matched[path]) for path in chosen]
     return FilePairs(files, faults, bits=bits, skip_bad=skip_bad, smallest=smallest)
 
 

@@ -16,8 +16,18 @@ from napari_kpac.datasets.pair import Pairs
 from napari_kpac.errors import ConfigError
 
 
-def open_pairs(options: DataOptions) -> Pairs:
-    """Open a dataset of pairs; what is wrong with it is said at once."""
+def open_pairs(options: DataOptions, *, by_manifest: bool = False) -> Pairs:
+    """Open a dataset of pairs; what is wrong with it is said at once.
+
+    Parameters
+    ----------
+    options
+        Which dataset.
+    by_manifest
+        Of plain folders, open only the pairs that their MANIFEST.csv puts into the split.
+    """
+    if by_manifest and options.kind == "pairs":
+        return _folders(options, options.split)
     if options.kind not in _OPENERS:
         raise ConfigError(
             f"a {options.kind} dataset has no pairs to open; choose one of {', '.join(_OPENERS)}"
@@ -48,13 +58,14 @@ def _dpdd(options: DataOptions) -> Pairs:
     )
 
 
-def _folders(options: DataOptions) -> Pairs:
+def _folders(options: DataOptions, split: str | None = None) -> Pairs:
     return open_folders(
         Path(options.root),
         None if options.sharp is None else Path(options.sharp),
         bits=options.bits,
         skip_bad=options.skip_bad,
         smallest=options.smallest,
+        split=split,
     )
 
 

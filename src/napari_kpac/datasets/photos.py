@@ -66,7 +66,7 @@ def split_of(root: Path) -> dict[str, str] | None:
         return None
     try:
         rows = csv.DictReader(io.StringIO(read_text(path, MOST_BYTES), newline=""))
-        return {row["file"]: row["split"] or "" for row in rows}
+        return {row["file"] or "": row["split"] or "" for row in rows}
     except (FileError, ValueError, KeyError, csv.Error) as error:
         raise FileError(
             f"cannot read {path}: {error}; it needs the columns file and split"
@@ -75,12 +75,29 @@ def split_of(root: Path) -> dict[str, str] | None:
 
 def photos_of_split(root: Path, split: str) -> list[Path]:
     """List the photographs of one split of a folder; without a manifest, all of them."""
-    photos = find_photos([root])
+    return choose_split(find_photos([root]), root, split)
+
+
+def choose_split(pictures: Iterable[Path], root: Path, split: str) -> list[Path]:
+    """Return the pictures that a folder's manifest puts into a split; without one, all of them.
+
+    The manifest may name a picture with another ending.
+
+    Raises
+    ------
+    ConfigError
+        If the manifest puts none of them there.
+    """
     splits = split_of(root)
     if splits is None:
-        return photos
-    chosen = [photo for photo in photos if splits.get(photo.name) == split]
+        return list(pictures)
+    stems = {Path(name).stem: each for name, each in splits.items()}
+    chosen = [
+        picture
+        for picture in pictures
+        if splits.get(picture.name, stems.get(picture.stem)) == split
+    ]
     if not chosen:
         known = ", ".join(sorted(set(splits.values()))) or "none"
-        raise ConfigError(f"{root} has no photographs of split {split!r}; its splits: {known}")
+        raise ConfigError(f"{root} has no pictures of split {split!r}; its splits: {known}")
     return chosen

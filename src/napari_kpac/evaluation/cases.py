@@ -72,7 +72,8 @@ def _case(
     crops = []
     for method in (Unchanged(), *methods):
         restored = method.restore(pair.blurred, pair.views)
-        caption = f"{method.name}, {psnr(restored, pair.sharp):.2f} dB"
+        score = psnr(study.as_scored(restored, pair.sharp), pair.sharp)
+        caption = f"{method.name}, {score:.2f} dB"
         crops.append((restored[where], caption))
     crops.append((pair.sharp[where], "sharp"))
     return Case(pair.name, methods[0].name, gain, crops)

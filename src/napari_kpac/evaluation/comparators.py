@@ -65,6 +65,7 @@ class ModelComparator:
         self.name = name or model
         self.dual = self.net.config.views == 2
         self.dilations: Sequence[int] = self.net.config.dilations
+        self.has_alphas = self.net.config.scale_attention
         self.settings: Mapping[str, Any] = {
             "model": model,
             "sha256": card_of(self.net).sha256,

@@ -38,6 +38,20 @@ def absolute_error(result: Picture, truth: Picture) -> Doubles:
     return _per_pixel(np.abs(_clipped(result, truth) - _clipped(truth, result)))
 
 
+def fitted(result: Picture, truth: Picture) -> Doubles:
+    """Return a picture after a least-squares fit of gain and offset of each channel to the truth.
+
+    Pictures of a real pair can differ in exposure, which says nothing of their blur.
+    """
+    values, wanted = _checked(result, truth), _checked(truth, result)
+    means = values.mean(axis=(0, 1)), wanted.mean(axis=(0, 1))
+    values, wanted = values - means[0], wanted - means[1]
+    spread = (values**2).sum(axis=(0, 1))
+    gain = (values * wanted).sum(axis=(0, 1)) / np.where(spread > 0, spread, 1)
+    moved: Doubles = gain * values + means[1]
+    return moved
+
+
 def decibels(mean_squared_error: float) -> float:
     """Give the PSNR that a mean squared error stands for; infinite where there is none."""
     return float("inf") if mean_squared_error == 0 else float(-10 * np.log10(mean_squared_error))
@@ -93,6 +107,10 @@ def ssim_map(result: Picture, truth: Picture, preset: Preset = "default") -> Dou
 
 
 def _clipped(picture: Picture, other: Picture) -> Doubles:
+    return np.clip(_checked(picture, other), 0, 1)
+
+
+def _checked(picture: Picture, other: Picture) -> Doubles:
     if picture.shape != other.shape or picture.ndim not in (2, 3) or not picture.size:
         raise ImageError(
             f"pictures of shapes {picture.shape} and {other.shape} cannot be compared; both must"
@@ -103,7 +121,7 @@ def _clipped(picture: Picture, other: Picture) -> Doubles:
             f"a picture of {picture.dtype} that is no numbers, or NaN or infinite somewhere,"
             " cannot be compared"
         )
-    return np.clip(picture.astype(np.float64), 0, 1)
+    return picture.astype(np.float64)
 
 
 def _per_pixel(values: Doubles) -> Doubles:

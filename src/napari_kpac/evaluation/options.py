@@ -46,6 +46,11 @@ class EvaluateOptions(DataOptions):
     noise: tuple[float, ...] = option(
         (0.0,), "sigmas of added Gaussian noise in percent of the range, as S1,S2", parse_numbers
     )
+    fit_exposure: bool = option(
+        False,
+        "fit gain and offset of each channel to the sharp picture before scores are computed, "
+        "since pictures of real pairs differ in exposure",
+    )
     ssim: str = option("default", "scale of SSIM: default, or paper (not comparable)")
     lpips: bool = option(True, "measure LPIPS too, where its package and weights are there")
     limit: int | None = option(None, "use only the first pictures or photographs", int)
@@ -67,6 +72,8 @@ class EvaluateOptions(DataOptions):
             raise ConfigError(f"noise={self.noise}: must be percentages from 0 to 100")
         if self.ssim not in SSIM_PRESETS:
             raise ConfigError(f"ssim={self.ssim!r}: must be {' or '.join(SSIM_PRESETS)}")
+        if self.fit_exposure and self.kind == "cuhk":
+            raise ConfigError("fit_exposure goes with pairs of pictures, not cuhk")
         if self.limit is not None and self.limit < 1:
             raise ConfigError(f"limit={self.limit}: must be 1 or more")
         if self.seed < 0:

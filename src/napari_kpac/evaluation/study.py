@@ -29,10 +29,11 @@ from napari_kpac.evaluation.metrics import Picture
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.perceptual import lpips_measure, why_no_lpips
 from napari_kpac.evaluation.probe import (
-    PROBE_COLUMNS,
     Evidence,
     Probe,
     examine,
+    in_focus,
+    probe_columns,
     variance_evidence,
 )
 from napari_kpac.evaluation.rivals import make_rival
@@ -90,7 +91,8 @@ class PairStudy:
         number, noise, comparator = self._order[index]
         pair = self.pair(number, noise)
         if isinstance(comparator, ModelComparator):
-            probe = examine(comparator, pair)
+            focused = with_noise(in_focus(pair), noise, (self.options.seed, number))
+            probe = examine(comparator, pair, focused, fit=self.options.fit_exposure)
         else:
             found = variance_evidence(pair) if isinstance(comparator, Unchanged) else None
             probe = Probe(comparator.restore(pair.blurred, pair.views), evidence=found)
@@ -100,7 +102,8 @@ class PairStudy:
         """Make the pictures of one row again: what went in, what came out, and the truth."""
         number, noise, comparator = self._order[index]
         pair = self.pair(number, noise)
-        restored = np.clip(comparator.restore(pair.blurred, pair.views), 0, 1)
+        restored = comparator.restore(pair.blurred, pair.views)
+        restored = np.clip(self.as_scored(restored, pair.sharp), 0, 1).astype(np.float32)
         return {
             "sharp": pair.sharp,
             "blurred": np.clip(pair.blurred, 0, 1),
@@ -115,8 +118,12 @@ class PairStudy:
             self._last = (number, noise), pair
         return self._last[1]
 
+    def as_scored(self, restored: Picture, truth: Picture) -> Picture:
+        """Return a result as it is compared with the truth: fitted to it where that is asked."""
+        return metrics.fitted(restored, truth) if self.options.fit_exposure else restored
+
     def _scores(self, probe: Probe, pair: Pair) -> dict[str, float]:
-        restored = probe.restored
+        restored = self.as_scored(probe.restored, pair.sharp)
         preset: metrics.Preset = "paper" if self.options.ssim == "paper" else "default"
         scores = {
             "psnr": metrics.psnr(restored, pair.sharp),
@@ -132,8 +139,11 @@ class PairStudy:
 
     def _columns(self) -> Sequence[str]:
         columns = ["psnr", "ssim", "mae"] + ([] if self.lpips_missing else ["lpips"])
-        if self.pair(0, self.options.noise[0]).radius is not None:
-            columns += [*bin_columns(), *PROBE_COLUMNS]
+        radius_known = self.pair(0, self.options.noise[0]).radius is not None
+        models = [each for each in self.comparators if isinstance(each, ModelComparator)]
+        columns += bin_columns() if radius_known else []
+        if models:
+            columns += probe_columns(models, radius_known=radius_known)
         return columns
 
 
@@ -152,7 +162,7 @@ def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
 
 def _open(options: EvaluateOptions) -> Pairs:
     if options.kind != "synthetic":
-        return open_pairs(options)
+        return open_pairs(options, by_manifest=True)
     return SyntheticCases(
         Path(options.root),
         options.split,

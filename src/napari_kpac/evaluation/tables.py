@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.bins import BINS, MEASURES, column
-from napari_kpac.evaluation.probe import PROBE_COLUMNS
+from napari_kpac.evaluation.muting import COST, bin_place, cost_column
+from napari_kpac.evaluation.probe import MUTED_FAR, MUTED_NEAR, SHARP_KEPT
+from napari_kpac.evaluation.summary import ALL_PIXELS, INPUT, ONE_TO_EIGHT_PX, Line
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.evaluating import Evaluation
-    from napari_kpac.evaluation.summary import Line
 
 NOT_MEASURED = "not measured"
+FITTED = "gain and offset of each channel were fitted to the truth first"
 ON_DPDD = "the paper's figures are the paper's, on the test set of DPDD"
 
 
@@ -39,15 +41,15 @@ def tables_of(found: Evaluation) -> list[Table]:
         return [*_detection(found.lines), _paper_detection()]
     lines = found.lines
     lpips = found.study.lpips_missing
-    tables = [
-        _means(
-            "All pixels, mean over pictures",
-            lines,
-            ("psnr", "ssim", "mae", "lpips"),
-            note=f"SSIM: preset {found.options.ssim}" + (f"; LPIPS {lpips}" if lpips else ""),
-        )
-    ]
-    if any(line.mean_gain is not None or _binned(line) for line in lines):
+    notes = [f"SSIM: preset {found.options.ssim}"]
+    notes += [f"LPIPS {lpips}"] if lpips else []
+    notes += [FITTED] if found.options.fit_exposure else []
+    measures = ("psnr", "ssim", "mae", "lpips")
+    tables = [_means("All pixels, mean over pictures", lines, measures, note="; ".join(notes))]
+    binned = any(line.mean_gain is not None or _binned(line) for line in lines)
+    if any(line.method != INPUT for line in lines):
+        tables.append(_through_alpha(lines, binned=binned))
+    if binned:
         tables += _by_radius(lines)
     return [*tables, _paper_quality(found)]
 
@@ -56,7 +58,7 @@ def number(value: float | None, name: str) -> str:
     """Write a score with as many digits as mean something."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if name.startswith(("psnr", *PROBE_COLUMNS)) else f"{value:.4f}"
+    return f"{value:.2f}" if name.startswith(("psnr", SHARP_KEPT, COST)) else f"{value:.4f}"
 
 
 def printed(value: float | None, digits: int) -> str:
@@ -92,9 +94,11 @@ def _by_radius(lines: Sequence[Line]) -> list[Table]:
         ),
         _means(
             "Does no harm, and uses its dilations (dB)",
-            [line for line in lines if PROBE_COLUMNS[0] in line.means],
-            PROBE_COLUMNS,
+            [line for line in lines if SHARP_KEPT in line.means],
+            (SHARP_KEPT, MUTED_FAR, MUTED_NEAR),
+            "sharp kept: the noise that is added is on the sharp picture as well",
         ),
+        _muting(lines),
         Table(
             "ROC AUC of blurred (above 2 px) against sharp (below 0.5 px) where there is texture",
             ("method", "noise %", *measures),
@@ -106,6 +110,67 @@ def _by_radius(lines: Sequence[Line]) -> list[Table]:
             "larger values count as more blurred; 1 - AUC is that of the opposite polarity",
         ),
     ]
+
+
+def _through_alpha(lines: Sequence[Line], *, binned: bool) -> Table:
+    """Show the gain of every method, its worst, and what is left of it without alpha."""
+    places = (ALL_PIXELS, ONE_TO_EIGHT_PX) if binned else (ALL_PIXELS,)
+
+    def cells(line: Line, place: str) -> tuple[str, ...]:
+        gain = line.gains.get("psnr") if place == ALL_PIXELS else line.mean_gain
+        share = line.share_through_alpha.get(place)
+        return (
+            number(gain, "psnr"),
+            number(line.muted_gains.get(place), "psnr"),
+            "-" if share is None else str(round(100 * share)),
+        )
+
+    what = ("gain", "everything muted", "% through alpha")
+    return Table(
+        "PSNR above the input's in dB, and the share that comes through alpha",
+        (
+            "method",
+            "noise %",
+            "worst gain",
+            *(f"{each}, {place}" for place in places for each in what),
+        ),
+        [
+            (
+                *_name(line),
+                number(line.worst_gain, "psnr"),
+                *(cell for place in places for cell in cells(line, place)),
+            )
+            for line in lines
+            if line.method != INPUT
+        ],
+        "worst: of a picture; everything muted: the gain with all alphas 0 in every block; "
+        "through alpha: the share of the gain that is lost then, where there is a gain",
+    )
+
+
+def _muting(lines: Sequence[Line]) -> Table:
+    """Show what is lost when alphas are muted, by radius."""
+    places = [*(bin_place(where) for where in BINS), ""]
+    return Table(
+        "Cost of muting alphas by radius, in dB",
+        ("method", "noise %", "muted", *(where.label + " px" for where in BINS), ALL_PIXELS),
+        [
+            (
+                *_name(line),
+                muted,
+                *(number(line.means.get(cost_column(muted, place)), COST) for place in places),
+            )
+            for line in lines
+            for muted in _muted(line)
+        ],
+        "muted in every block; mean over the pictures that have 1 % of their pixels there",
+    )
+
+
+def _muted(line: Line) -> list[str]:
+    """Return the names of what was muted with a cost over all pixels."""
+    costs = [name for name in line.means if name.startswith(COST)]
+    return [name.removeprefix(COST).strip() for name in costs if not name.endswith(" px")]
 
 
 def _means(title: str, lines: Sequence[Line], columns: Sequence[str], note: str = "") -> Table:

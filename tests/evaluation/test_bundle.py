@@ -1,0 +1,115 @@
+"""tools/bundle.py: the card of a bundled model says what was measured and trained with."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+import napari_kpac as kpac
+from napari_kpac.progress import finish
+from napari_kpac.weights import describe
+
+TOOL = Path(__file__).parents[2] / "tools" / "bundle.py"
+
+
+@pytest.fixture
+def bundle(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("bundle", TOOL)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    (tmp_path / "bundled").mkdir()
+    monkeypatch.setattr(tool, "FOLDER", tmp_path / "bundled")
+    monkeypatch.setattr(tool, "ENOUGH", 20.0)  # the tiny network has large weights
+    return tool
+
+
+@pytest.fixture
+def corpora(tmp_path):
+    rows = {
+        "photos": ["a,train,CC0", "b,train,MIT", "c,val,none"],
+        "more": ["d,train,CC0"],
+        "pairs": ["1A,train,CC-BY-4.0", "1B,train,CC-BY-4.0", "2A,val,none"],
+    }
+    for name, lines in rows.items():
+        (tmp_path / name).mkdir()
+        text = "\n".join(["file,split,licence", *lines, ""])
+        (tmp_path / name / "MANIFEST.csv").write_text(text)
+    return {name: str(tmp_path / name) for name in rows}
+
+
+@pytest.fixture
+def measured(dpdd, folders, tiny_model, tmp_path):
+    """Summaries of the benchmark and of real pairs."""
+    given = {"model": (tiny_model,), "lpips": False}
+    known = kpac.EvaluateOptions(kind="dpdd", root=str(dpdd), noise=(0, 1, 3), **given)
+    real = kpac.EvaluateOptions(kind="pairs", root=str(folders), fit_exposure=True, **given)
+    for name, each in (("known", known), ("real", real)):
+        finish(kpac.evaluate(each, tmp_path / name))
+    return [str(tmp_path / name / "summary.json") for name in ("known", "real")]
+
+
+def test_the_card_has_all_figures_and_licences(bundle, corpora, measured, own_models, tmp_path):
+    model = str(own_models / "tiny.safetensors")
+    call = [model, "--name", "new", "--version", "2", "--training", "long"]
+    call += ["--photos", corpora["photos"], corpora["more"], "--pairs", corpora["pairs"]]
+    bundle.main([*call, "--summary", measured[0], "--real-summary", measured[1]])
+    card = describe(tmp_path / "bundled" / "new.safetensors").card
+    assert card.training_data == (
+        "synthetic defocus on 3 sharp photographs, and 2 real pairs. Licences of the photographs:"
+        " 2 CC0; 1 MIT. Licences of the pairs: 2 CC-BY-4.0"
+    )
+    assert "0 to 20 px and on real pairs" in card.limits
+    assert "sliders" in card.limits
+    known, real = (json.loads(Path(path).read_text())["lines"] for path in measured)
+    lines = {line["noise"]: line for line in known if line["method"] == "tiny"}
+    clean = lines[0]
+    expected = {
+        "sharp kept (dB)": clean["means"]["sharp kept"],
+        "alpha1 ROC AUC": clean["separation"]["alpha1"],
+        "mean gain on real pairs (dB)": real[1]["gains"]["psnr"],
+        "worst gain on real pairs (dB)": real[1]["worst_gain"],
+    }
+    for noise, tail in ((0, ""), (1, ", noise 1 %"), (3, ", noise 3 %")):
+        for name, gain in lines[noise]["gains"].items():
+            if name != "psnr":
+                expected[f"benchmark gain {name[5:]}{tail} (dB)"] = gain
+        if lines[noise]["mean_gain"] is not None:
+            expected[f"benchmark gain 1-8 px{tail} (dB)"] = lines[noise]["mean_gain"]
+    for name, share in clean["share_through_alpha"].items():
+        expected[f"share of the gain through alpha, {name}"] = share
+    for name, cost in clean["means"].items():
+        if name.startswith(("cost of muting everything at", "cost of muting 4 and 5")):
+            expected[f"{name} (dB)"] = cost
+    expected["cost of muting everything (dB)"] = clean["means"]["cost of muting everything"]
+    assert {"benchmark gain 0-1 px, noise 3 % (dB)", "cost of muting everything at 0-1 px (dB)"} < {
+        *expected
+    }
+    assert dict(card.figures) == {
+        name: pytest.approx(value, abs=6e-4) for name, value in expected.items()
+    }
+
+
+def test_one_folder_and_one_summary_are_enough(bundle, corpora, measured, own_models, tmp_path):
+    call = [str(own_models / "tiny.safetensors"), "--name", "new", "--photos", corpora["photos"]]
+    bundle.main([*call, "--summary", measured[0]])
+    card = describe(tmp_path / "bundled" / "new.safetensors").card
+    assert card.training_data == (
+        "synthetic defocus on 2 sharp photographs. Licences: 1 CC0; 1 MIT"
+    )
+    assert "real pairs" not in card.limits
+    assert not any("real" in name for name in card.figures)
+
+
+def test_figures_of_other_weights_or_without_a_fit_are_refused(
+    bundle, corpora, measured, own_models, tmp_path
+):
+    call = [str(own_models / "tiny.safetensors"), "--name", "new", "--photos", corpora["photos"]]
+    with pytest.raises(SystemExit, match="without --fit-exposure"):
+        bundle.main([*call, "--summary", measured[0], "--real-summary", measured[0]])
+    other = json.loads(Path(measured[0]).read_text())
+    other["settings"]["methods"]["tiny"]["sha256"] = "0" * 64
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    with pytest.raises(SystemExit, match="no line about this model"):
+        bundle.main([*call, "--summary", str(tmp_path / "other.json")])
+    assert not list((tmp_path / "bundled").iterdir())
