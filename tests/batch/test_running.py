@@ -12,8 +12,14 @@ import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.batch import DeblurFiles, find_pictures, plan_items, run_steps, running
-from napari_kpac.batch.belt import Belt, BeltStopped
+from napari_kpac.batch import (
+    DeblurFiles,
+    deblur_files,
+    find_pictures,
+    plan_items,
+    run_steps,
+    running,
+)
 from napari_kpac.batch.deblurring import DeblurSink
 from napari_kpac.cli import main
 from napari_kpac.pictures import read_image
@@ -322,25 +328,57 @@ def test_dual_pixel_pairs(photo, models, tmp_path, capsys):
     assert "2 left and 1 right" in capsys.readouterr().err
 
 
-def test_a_belt_holds_no_more_than_fits():
-    belt = Belt(room=100, most=3)
-    log = []
+def of(models):
+    return kpac.DeblurOptions(model=str(models[0]))
 
-    def produce():
-        for n in range(5):
-            belt.wait_for_room()
-            belt.put(n, 60)
-            log.append(n)
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    for n in range(5):
-        assert belt.take() == n
-        assert len(log) <= n + 3
-        belt.gone(60)
-    thread.join()
-    belt.stop()
-    with pytest.raises(BeltStopped):
-        belt.take()
-    with pytest.raises(BeltStopped):
-        belt.wait_for_room()
+def test_one_is_read_ahead_and_one_written_behind(photos, models, tmp_path, monkeypatch):
+    """And of large ones none: each is written before the next is read."""
+    for limit, most in ((10**12, 3), (0, 1)):
+        monkeypatch.setattr(running, "LARGE", limit)
+        alive, log = set(), []
+        original_open, original_accept = DeblurFiles.open, running.Writer.accept
+
+        def open_(self, item, known=None, alive=alive, log=log, original=original_open):
+            alive.add(item.first)
+            log.append(len(alive))
+            return original(self, item, known)
+
+        def accept(self, task, alive=alive, original=original_accept):
+            ended = original(self, task)
+            alive.difference_update(outcome.item.first for _, outcome in ended)
+            return ended
+
+        with monkeypatch.context() as patched:
+            patched.setattr(DeblurFiles, "open", open_)
+            patched.setattr(running.Writer, "accept", accept)
+            report = finish(deblur_files([photos], tmp_path / str(most), of(models)))
+        assert not report.failed
+        assert len(log) > 2
+        assert max(log) <= most
+
+
+def test_one_picture_needs_no_thread(photos, models, tmp_path, monkeypatch):
+    def never(*given):
+        raise AssertionError("a thread was started")
+
+    monkeypatch.setattr(running, "ThreadPoolExecutor", never)
+    report = finish(deblur_files([photos / "p1.png"], tmp_path / "one.png", of(models)))
+    assert [outcome.state for outcome in report.outcomes] == ["made"]
+
+
+def test_an_error_in_writing_the_last_result_is_counted(photos, models, tmp_path, monkeypatch):
+    """It comes after everything was computed."""
+    finish_file, last = DeblurSink.finish, photos / "p10.png"
+
+    def fail(self):
+        if self.item.first == last:
+            raise OSError("the disk is full")
+        return finish_file(self)
+
+    monkeypatch.setattr(DeblurSink, "finish", fail)
+    report = finish(deblur_files([photos], tmp_path / "out", of(models)))
+    assert [outcome.item.first for outcome in report.failed] == [last]
+    assert "the disk is full" in report.failed[0].problem
+    assert not list((tmp_path / "out").glob(f"{last.stem}*"))
+    assert not list((tmp_path / "out").glob(".*"))

@@ -1,22 +1,20 @@
 """Runs a batch in this process; reading, computing and writing overlap.
 
-One thread reads ahead, the caller's computes, one thread writes; belts between them hold no
-more than fits. Whatever goes wrong with a file is that file's affair. Not for: clusters
-(cluster.py).
+One thread reads the next picture, the caller's computes, one thread writes the last one.
+Whatever goes wrong with a file is that file's affair. Not for: clusters (cluster.py).
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from napari_kpac.batch.actions import Action
-from napari_kpac.batch.belt import Belt, BeltStopped
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
@@ -24,6 +22,8 @@ from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain
 from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.work import LARGE
 from napari_kpac.progress import Steps
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,9 @@ def run_steps(
         from napari_kpac.batch.cluster import cluster_steps
 
         return (yield from cluster_steps(items, action, options))
+    several = len(items) > 1 or not all(map(action.has_one_unit, items))
     with using_threads(options.threads), keeping_memory():
-        if options.overlap:
-            return (yield from _overlapping(items, action))
-        return (yield from _one_by_one(items, action))
+        return (yield from _run(items, action, overlap=options.overlap and several))
 
 
 def _plan(items: Sequence[Item], action: Action) -> Steps[Report]:
@@ -71,83 +70,65 @@ def _plan(items: Sequence[Item], action: Action) -> Steps[Report]:
     return tally.report
 
 
-def _one_by_one(items: Sequence[Item], action: Action) -> Steps[Report]:
-    tally = Tally(len(items))
-    writer = Writer(action)
-    try:
-        for task in _read(items, action, writer):
-            done = yield from _done(task, action, writer, tally)
-            if isinstance(task, Task) and task.weight > LARGE:
-                give_back()
-            for number, outcome in writer.accept(done):
-                yield tally.end(number, outcome)
-    finally:
-        writer.close()
-    return tally.report
+def _run(items: Sequence[Item], action: Action, *, overlap: bool) -> Steps[Report]:
+    """Work all units off, in order; with ``overlap`` two threads read ahead and write behind.
 
-
-def _overlapping(items: Sequence[Item], action: Action) -> Steps[Report]:
-    tally = Tally(len(items))
-    ahead: Belt[Any] = Belt(LARGE)
-    behind: Belt[Any] = Belt(LARGE)
-    writer = Writer(action)
-    ended: list[tuple[int, Outcome]] = []
-    reader = _thread("read", _reading, items, action, writer, ahead)
-    writing = _thread("write", _writing, writer, behind, ended)
-    try:
-        while True:
-            task = ahead.take()
-            if task is None:
-                break
-            weight = task.weight if isinstance(task, Task) else 0
-            large = weight > LARGE
+    To decode and encode a large picture takes memory of its own, which no plan counts: nothing
+    else is done until it is written, and only then the next is read.
+    """
+    tally, writer = Tally(len(items)), Writer(action)
+    tasks = _read(items, action, writer)
+    with ExitStack() as stack:
+        # Undone in the opposite order: the threads come to rest first.
+        stack.callback(writer.close)
+        stack.callback(tasks.close)
+        reading, writing = (_pool(stack, name, overlap) for name in ("read", "write"))
+        ahead = reading.submit(next, tasks, None)
+        behind: Future[list[tuple[int, Outcome]]] | None = None
+        while (task := ahead.result()) is not None:
+            large = isinstance(task, Task) and task.weight > LARGE
             if not large:
-                ahead.gone(weight)
+                ahead = reading.submit(next, tasks, None)
             done = yield from _done(task, action, writer, tally)
             del task
-            behind.wait_for_room()
+            for ended in behind.result() if behind is not None else ():
+                yield tally.end(*ended)
             if large:
                 give_back()
-            behind.put((done, weight), weight)
+            behind = writing.submit(writer.accept, done)
             del done
             if large:
-                # To decode and encode takes memory of its own, which no plan counts: nothing
-                # else is done until it is written, and only then the next is read.
-                behind.wait_for_room()
-                ahead.gone(weight)
-            while ended:
-                yield tally.end(*ended.pop(0))
-        behind.put((None, 0))
-        writing.join()
-        while ended:
-            yield tally.end(*ended.pop(0))
-    finally:
-        ahead.stop()
-        behind.stop()
-        reader.join()
-        writing.join()
-        writer.close()
+                wait([behind])
+                ahead = reading.submit(next, tasks, None)
+        for ended in behind.result() if behind is not None else ():
+            yield tally.end(*ended)
     return tally.report
 
 
-def _reading(items: Sequence[Item], action: Action, writer: Writer, ahead: Belt[Any]) -> None:
-    try:
-        for task in _read(items, action, writer, ahead):
-            ahead.put(task, task.weight if isinstance(task, Task) else 0)
-        ahead.put(None)
-    except BeltStopped:
-        pass
-    except BaseException as error:
-        ahead.stop(error)
+class _Here:
+    """Stands for an executor: what is submitted is done at once, in this thread."""
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Call a function; the future has what it returned or raised."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def _pool(stack: ExitStack, name: str, overlap: bool) -> ThreadPoolExecutor | _Here:
+    if not overlap:
+        return _Here()
+    return stack.enter_context(ThreadPoolExecutor(1, f"napari-kpac-{name}"))
 
 
 def _read(
-    items: Sequence[Item], action: Action, writer: Writer, ahead: Belt[Any] | None = None
-) -> Iterator[Task | Failure | Settled]:
-    """Open and load everything, as far as there is room for it."""
+    items: Sequence[Item], action: Action, writer: Writer
+) -> Generator[Task | Failure | Settled, None, None]:
+    """Open and load everything, one unit at a time."""
     for number, item in enumerate(items):
-        if ahead is not None:
-            ahead.wait_for_room()
         outcome = settled(item, action)
         if outcome is not None:
             yield Settled(number, outcome)
@@ -157,29 +138,12 @@ def _read(
             opened = action.open(item)
             writer.keep(number, opened)
             for unit in range(opened.units):
-                if ahead is not None and unit:
-                    ahead.wait_for_room()
                 loaded = action.load(opened, unit)
                 yield Task(number, item, opened, unit, opened.units, loaded, opened.weight)
-        except (BeltStopped, GeneratorExit):
+        except GeneratorExit:
             raise
         except Exception as error:
             yield Failure(number, item, explain(item, error), opened)
-
-
-def _writing(writer: Writer, behind: Belt[Any], ended: list[tuple[int, Outcome]]) -> None:
-    try:
-        while True:
-            task, weight = behind.take()
-            if task is None:
-                return
-            ended.extend(writer.accept(task))
-            del task
-            behind.gone(weight)
-    except BeltStopped:
-        pass
-    except BaseException as error:
-        behind.stop(error)
 
 
 def _done(task: Any, action: Action, writer: Writer, tally: Tally) -> Steps[Any]:
@@ -223,11 +187,3 @@ def using_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _thread(name: str, function: Any, *arguments: Any) -> threading.Thread:
-    thread = threading.Thread(
-        target=function, args=arguments, name=f"napari-kpac-{name}", daemon=True
-    )
-    thread.start()
-    return thread

@@ -150,7 +150,8 @@ def validate(net: torch.nn.Module, data: Data, options: TrainOptions, reducer: R
             examples = data.held_out(options, index).to(reducer.device)
             alphas: list[Tensor] = []
             output = run(net, examples, alphas)
-            for block, alpha in enumerate(alphas):
+            # Blocks without scale attention say 1 everywhere.
+            for block, alpha in enumerate(alphas[:blocks]):
                 alphas_sum[block] += alpha.mean(dim=(0, 2, 3)).double().cpu()
             noisy = _noisy(examples, options.seed, index)
             tries = [(examples, output), (noisy, run(net, noisy, []))]
