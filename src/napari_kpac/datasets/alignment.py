@@ -17,8 +17,11 @@ CHECKED_PAIRS = 32
 """Pairs of a dataset that are looked at, evenly spaced."""
 SIDE_PX = 512
 """Of the middle of a picture that is compared."""
-LARGEST_SHIFT_PX = 3.0
+LARGEST_SHIFT_PX = 3
 SMALLEST_CORRELATION = 0.5
+CLEARLY = 0.1
+"""Share of what a correlation lacks of 1 by which a shift must raise it. Strong blur of a texture
+that repeats itself moves the best place a little without any shift."""
 SIGMA_PX = 4.0
 """Both pictures are smoothed first, so that the blur itself does not matter."""
 
@@ -52,16 +55,20 @@ def misalignment(pair: Pair) -> str:
         return ""
     spectrum = np.fft.rfft2(blurred) * np.conj(np.fft.rfft2(sharp))
     correlation = np.fft.irfft2(spectrum, s=blurred.shape) / (blurred.size * spread)
+    peak = float(correlation.max())
+    if peak < SMALLEST_CORRELATION:
+        return f"the pictures show different scenes (correlation {peak:.2f})"
+    small = range(-LARGEST_SHIFT_PX, LARGEST_SHIFT_PX + 1)
+    near = float(correlation.take(small, axis=0, mode="wrap").take(small, 1, mode="wrap").max())
+    if peak - near <= CLEARLY * max(0.0, 1 - peak):
+        return ""
+    # A peak at s says that the sharp picture lies at -s.
     place = np.unravel_index(int(np.argmax(correlation)), correlation.shape)
-    if correlation[place] < SMALLEST_CORRELATION:
-        return f"the pictures show different scenes (correlation {correlation[place]:.2f})"
-    shift = [
-        float(at - size if at > size // 2 else at)
+    y, x = (
+        int(size - at if at > size // 2 else -at)
         for at, size in zip(place, correlation.shape, strict=True)
-    ]
-    if max(map(abs, shift)) > LARGEST_SHIFT_PX:
-        return f"the sharp picture is shifted by {-shift[1]:g}, {-shift[0]:g} px (x, y)"
-    return ""
+    )
+    return f"the sharp picture is shifted by about {x}, {y} px (x, y)"
 
 
 def _smooth(image: Floats) -> Floats:

@@ -98,16 +98,17 @@ def defocus_batch(
     """
     if images.ndim != 4 or not images.numel():
         raise ImageError(f"a batch has the shape (B, C, H, W), got {tuple(images.shape)}")
-    batch, _, height, width = images.shape
+    batch, channels, height, width = images.shape
     maps = np.asarray(radius.cpu() if isinstance(radius, Tensor) else radius, dtype=np.float32)
-    per_picture = [apertures, noise or apertures, highlights or apertures, colours or apertures]
-    if maps.shape != (batch, height, width) or any(len(given) != batch for given in per_picture):
+    counts = [len(given) for given in (apertures, noise, highlights, colours) if given is not None]
+    if maps.shape != (batch, height, width) or any(count != batch for count in counts):
         raise ImageError(
             f"{batch} pictures of {width}x{height} need as many radius maps, apertures and other"
             f" values; got maps of shape {maps.shape} and {len(apertures)} apertures"
         )
     check_finite(maps, "radius map")
-    reach = float(np.abs(maps).max())
+    factors = _checked_factors(colours, channels)
+    reach = float(np.abs(maps).max()) * max(factors)
     if reach > min(height, width):
         raise ImageError(
             f"a radius of {reach:g} pixels is larger than the picture ({width}x{height});"
@@ -119,7 +120,8 @@ def defocus_batch(
         if highlights is not None and any(highlights):
             bright = _brighten(light, to_srgb(images) if linear else images, highlights)
         scenes = [cut(plane, layers) for plane in maps]
-        views = composite(light, bright, scenes, apertures, dual=dual, colours=colours)
+        own = None if factors == {1.0} else colours
+        views = composite(light, bright, scenes, apertures, dual=dual, colours=own)
         for i, given in enumerate(noise or ()):
             if given.shot or given.read:
                 random = torch.randn(views[:, i].shape, generator=generator).to(views.device)
@@ -129,6 +131,17 @@ def defocus_batch(
         finished = list(views if linear else to_srgb(views).clamp_(0, 1))
     used = torch.from_numpy(np.stack([scene.radius for scene in scenes]))
     return Batch(finished[0], used.to(images.device), *finished[1:])
+
+
+def _checked_factors(colours: Sequence[Sequence[float]] | None, channels: int) -> set[float]:
+    """Return all factors of the radius; raise unless every channel has a positive one."""
+    for factors in colours or ():
+        if len(factors) != channels or not all(0 < factor < np.inf for factor in factors):
+            raise ConfigError(
+                f"{channels} channels need as many factors of the radius, above 0; got"
+                f" {tuple(factors)}"
+            )
+    return {float(factor) for factors in colours or () for factor in factors} or {1.0}
 
 
 def _brighten(light: Tensor, encoded: Tensor, stops: Sequence[float]) -> Tensor:

@@ -55,7 +55,8 @@ def composite(
     -----
     Where layers hide each other they are laid over each other one by one, far to near. Where
     none does, they are summed in the Fourier domain and transformed back once. Either way the
-    light is divided by the mask that was blurred along with it.
+    light is divided by the mask that was blurred along with it. Where the channels have radii of
+    their own, so has the mask of each.
     """
     views = light.new_empty(3 if dual else 1, *light.shape)
     occlude = [scene.occlude for scene in scenes]
@@ -88,10 +89,9 @@ class _Group:
         colours: Sequence[Sequence[float]] | None,
     ) -> None:
         self.scenes, self.apertures = scenes, apertures
-        # The mask comes after the channels and is blurred by the radius itself.
-        self.factors = [(1.0,)] if colours is None else [(*each, 1.0) for each in colours]
-        if colours is None:
-            self.factors *= len(scenes)
+        self.channels, self.masks = light.shape[1], 1 if colours is None else light.shape[1]
+        # Without colours one kernel serves for all planes.
+        self.factors = [(1.0,)] * len(scenes) if colours is None else colours
         self.views = 3 if dual else 1
         self.height, self.width = light.shape[-2:]
         self.count = max(len(scene.radii) for scene in scenes)
@@ -130,9 +130,9 @@ class _Group:
                 blurred = self._faded(
                     self._back_from(spectrum * self._transfer(i, field)) for field in self.fields
                 )
-            covered = blurred[:, :, -1:].clamp(0, 1)
-            canvas = canvas * (1 - covered) + blurred
-        return _divided(canvas)
+            seen = 1 - blurred[:, :, self.channels :].clamp(0, 1)
+            canvas = canvas * (seen if self.masks == 1 else self._twice(seen)) + blurred
+        return self._divided(canvas)
 
     def sum(self) -> Tensor:
         """Sum the layers in the Fourier domain."""
@@ -141,16 +141,17 @@ class _Group:
             spectrum = torch.fft.rfft2(self._planes(i))
             parts = [spectrum * self._transfer(i, field) for field in self.fields]
             sums = [a.add_(b) for a, b in zip(sums, parts, strict=True)] if sums else parts
-        return _divided(self._faded(self._back_from(spectrum) for spectrum in sums))
+        return self._divided(self._faded(self._back_from(spectrum) for spectrum in sums))
 
     def _planes(self, i: int) -> Tensor:
-        """Light and mask of one layer, (B, C + 1, height, width), zero outside the layer."""
+        """Return light and masks of one layer, (B, C + masks, h, w), zero outside the layer."""
         chosen = []
         for b, scene in enumerate(self.scenes):
             radius = _radius(scene, i)
             light, bright, index = self._continued(b, i)
             mask = (index == i).to(light.dtype)[None]
-            chosen.append(torch.cat([(light if abs(radius) < SHARP else bright) * mask, mask]))
+            passed = (light if abs(radius) < SHARP else bright) * mask
+            chosen.append(torch.cat([passed, mask.expand(self.masks, -1, -1)]))
         return torch.stack(chosen)
 
     def _continued(self, b: int, i: int) -> list[Tensor]:
@@ -171,7 +172,7 @@ class _Group:
         return self.continued[b][1]
 
     def _transfer(self, i: int, field: tuple[float, float]) -> Tensor:
-        """Return the transfer functions of one layer, (views, B, C + 1 or 1, h, w // 2 + 1)."""
+        """Return the transfer functions of one layer, (views, B, 2 C or 1, h, w // 2 + 1)."""
         reach = 2 * self.margin + 1
         count = len(self.factors[0])
         drawn = np.zeros((self.views, len(self.scenes), count, reach, reach), dtype=np.float32)
@@ -188,7 +189,7 @@ class _Group:
                     drawn[view, b, c, inside, inside] = shape if radius >= 0 else shape[::-1, ::-1]
         kernels = torch.from_numpy(drawn).to(self.pictures[0][0].device)
         transfer: Tensor = torch.fft.rfft2(kernels, s=self.size)
-        return transfer
+        return transfer if self.masks == 1 else self._twice(transfer)
 
     def _back_from(self, spectrum: Tensor) -> Tensor:
         # The kernels sit in the corner instead of around it, which shifts everything by margin.
@@ -212,9 +213,18 @@ class _Group:
 
     def _empty(self) -> Tensor:
         light = self.pictures[0][0]
-        shape = self.views, len(self.scenes), len(light) + 1, self.height, self.width
+        planes = self.channels + self.masks
+        shape = self.views, len(self.scenes), planes, self.height, self.width
         zeros: Tensor = light.new_zeros(shape)
         return zeros
+
+    @staticmethod
+    def _twice(planes: Tensor) -> Tensor:
+        """Return what is meant for the channels also for their masks."""
+        return planes.repeat(1, 1, 2, 1, 1)
+
+    def _divided(self, canvas: Tensor) -> Tensor:
+        return canvas[:, :, : self.channels] / canvas[:, :, self.channels :].clamp(min=1e-4)
 
 
 def _radius(scene: Layers, i: int) -> float:
@@ -228,7 +238,3 @@ def _mirror(size: int, margin: int) -> npt.NDArray[np.int64]:
     place = (np.arange(length) - margin) % (2 * size)
     mirrored: npt.NDArray[np.int64] = np.minimum(place, 2 * size - 1 - place)
     return mirrored
-
-
-def _divided(canvas: Tensor) -> Tensor:
-    return canvas[:, :, :-1] / canvas[:, :, -1:].clamp(min=1e-4)

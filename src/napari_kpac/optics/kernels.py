@@ -159,8 +159,9 @@ def _transmission(
         edge: Doubles | float = 1.0
         if aperture.kind == "polygon":
             edge = _polygon_edge(aperture, np.arctan2(-y, x))
-        width = max(1 / sharpness, aperture.softness)
-        light = np.clip((edge - rho) / width + 0.5, 0, 1)
+        soft = aperture.softness
+        steepness = min(sharpness, 1 / soft) if soft else sharpness
+        light = np.clip((edge - rho) * steepness + 0.5, 0, 1)
     if aperture.kind == "rimmed":
         steep = 2 * aperture.order
         light = light * (1 + aperture.rim * rho**steep / (rho**steep + aperture.cutoff**steep))
