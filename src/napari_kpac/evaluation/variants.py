@@ -124,10 +124,10 @@ def _noises(experiments: Iterable[Experiment]) -> list[float]:
 
 
 def train_options(variant: Variant, options: VariantOptions, steps: int) -> TrainOptions:
-    """Give a variant's options: the same for all but for what makes the variant.
+    """Return a variant's options: the same for all but for what makes the variant.
 
-    Nothing ties alpha to the radius here, since the paper has no such loss; and there is no
-    noise but where noise is the question.
+    Nothing ties alpha to the radius here, no slider is moved and there are no phases, since the
+    paper has none of these; and there is no noise but where noise is the question.
     """
     common: dict[str, Any] = {
         "kind": "synthetic",
@@ -135,6 +135,8 @@ def train_options(variant: Variant, options: VariantOptions, steps: int) -> Trai
         "steps": steps,
         "warmup": min(100, steps // 10),
         "attention_loss": 0.0,
+        "steering": 0.0,
+        "phases": (),
         "noise": 0.0,
         "validate": max(steps, 1),
         "crops": 4,

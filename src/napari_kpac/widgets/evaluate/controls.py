@@ -45,10 +45,19 @@ class Controls(QWidget):
         )
         self.root.choose_btn.text = "..."
         self.split = ComboBox(
-            label="split", choices=SPLITS, value="val", tooltip="Which part of the data to use."
+            label="split",
+            choices=SPLITS,
+            value="val",
+            tooltip="Which part of the data to use, where it has parts: DPDD, or a MANIFEST.csv.",
         )
         self.dual = CheckBox(label="dual-pixel", tooltip="Use the left and right views too.")
         self.dual.text = "use both views"
+        self.fit_exposure = CheckBox(
+            label="exposure",
+            tooltip="Fit gain and offset of each channel to the sharp picture first: real pairs "
+            "differ in exposure, which says nothing of blur.",
+        )
+        self.fit_exposure.text = "fit to the sharp picture"
         self.blurred = ComboBox(
             label="blurred is",
             choices=("white", "black"),
@@ -71,8 +80,8 @@ class Controls(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(
             Form([
-                self.kind, self.root, self.split, self.dual, self.blurred, self.noise,
-                self.limit, self.device,
+                self.kind, self.root, self.split, self.dual, self.fit_exposure, self.blurred,
+                self.noise, self.limit, self.device,
             ])
         )  # fmt: skip
         layout.addWidget(QLabel("models"))
@@ -105,6 +114,8 @@ class Controls(QWidget):
             given |= {"method": self.methods.chosen, "noise": _numbers(self.noise.value)}
         if kind in ("synthetic", "dpdd"):
             given["dual"] = bool(self.dual.value)
+        if kind in ("dpdd", "pairs"):
+            given["fit_exposure"] = bool(self.fit_exposure.value)
         return EvaluateOptions(**given)
 
     def release(self) -> None:
@@ -114,7 +125,8 @@ class Controls(QWidget):
     def _follow(self) -> None:
         """Show what goes with the kind of data."""
         kind = self.kind.value
-        self.split.visible = kind in ("synthetic", "dpdd")
+        self.split.visible = kind != "cuhk"
+        self.fit_exposure.visible = kind in ("dpdd", "pairs")
         self.dual.visible = kind in ("synthetic", "dpdd")
         self.blurred.visible = kind == "cuhk"
         self.noise.visible = kind != "cuhk"
