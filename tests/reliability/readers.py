@@ -157,7 +157,10 @@ def _presets(folder: Path) -> list[Path]:
     for name in PRESETS:
         paths.append(_own(folder, f"{name}.toml"))
         values = preset_values(name) | {"betas": [0.9, 0.99], "name": "mine"}
-        lines = (f"{key} = {json.dumps(value)}" for key, value in values.items())
+        phases = values.pop("phases", [])
+        lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+        for phase in phases:
+            lines += ["[[phases]]", *(f"{key} = {json.dumps(v)}" for key, v in phase.items())]
         paths[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
     return paths
 

@@ -116,7 +116,7 @@ def test_smaller_and_smaller_down_to_the_floor(image, monkeypatch):
     tried = []
 
     def fail(self, *args):
-        tried.append(self.plan)
+        tried.append(self.stages.plan)
         raise MemoryError
 
     monkeypatch.setattr(Bottleneck, "run", fail)

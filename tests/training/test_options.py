@@ -124,6 +124,7 @@ def test_few_steps_leave_out_phases_that_are_too_short():
         (({"part": 0.5},), "sum to 0.5, not to 1"),
         (({"part": 0},), "phase 1: part=0"),
         (({},), "phase 1: part=None"),
+        ((1, 2), "must be a table"),
         (({"part": 1.0, "levels": 2},), "phase 1 has no option levels"),
         (({"part": 1.0, "uniform": 0.9},), "phase 1: the shares of the crops"),
         (({"part": 1.0, "rate": "fast"},), "phase 1: rate='fast'"),

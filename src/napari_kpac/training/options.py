@@ -122,6 +122,8 @@ class TrainOptions:
             object.__setattr__(self, name, tuple(str(each) for each in given if str(each)))
         for name in ("betas", "radii"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not all(isinstance(phase, Mapping) for phase in self.phases):
+            raise ConfigError(f"phases={self.phases!r:.80}: each must be a table of options")
         object.__setattr__(self, "phases", tuple(dict(phase) for phase in self.phases))
         self._one_of("kind", get_args(TrainKind))
         self._one_of("precision", get_args(TrainPrecision))
