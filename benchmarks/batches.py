@@ -24,7 +24,7 @@ import tifffile
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.options import parse_memory
+from napari_kpac.core.options import parse_memory
 
 
 def write_pictures(folder: Path, count: int, height: int, width: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from napari_kpac.lazy import lazily
+from napari_kpac.core.packages import lazily
 
 if TYPE_CHECKING:
     from napari_kpac.batch import BatchOptions as BatchOptions
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from napari_kpac.batch import blur_map_files as blur_map_files
     from napari_kpac.batch import deblur_dask as deblur_dask
     from napari_kpac.batch import deblur_files as deblur_files
+    from napari_kpac.core.errors import KpacError as KpacError
+    from napari_kpac.core.options import BlurMapOptions as BlurMapOptions
+    from napari_kpac.core.options import DeblurOptions as DeblurOptions
+    from napari_kpac.core.options import DetectionOptions as DetectionOptions
+    from napari_kpac.core.progress import Progress as Progress
     from napari_kpac.detection import Detection as Detection
     from napari_kpac.detection import detect as detect
     from napari_kpac.detection import detect_steps as detect_steps
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
     from napari_kpac.engine import devices as devices
     from napari_kpac.engine import load_recipe as load_recipe
     from napari_kpac.engine import replay as replay
-    from napari_kpac.errors import KpacError as KpacError
     from napari_kpac.evaluation import EvaluateOptions as EvaluateOptions
     from napari_kpac.evaluation import Evaluation as Evaluation
     from napari_kpac.evaluation import evaluate as evaluate
@@ -39,10 +43,6 @@ if TYPE_CHECKING:
     from napari_kpac.network import build as build
     from napari_kpac.optics import Aperture as Aperture
     from napari_kpac.optics import defocus as defocus
-    from napari_kpac.options import BlurMapOptions as BlurMapOptions
-    from napari_kpac.options import DeblurOptions as DeblurOptions
-    from napari_kpac.options import DetectionOptions as DetectionOptions
-    from napari_kpac.progress import Progress as Progress
     from napari_kpac.training import TrainOptions as TrainOptions
     from napari_kpac.training import train as train
     from napari_kpac.weights import ModelCard as ModelCard
@@ -52,18 +52,18 @@ if TYPE_CHECKING:
 _HOMES = {
     "Aperture": "optics",
     "BatchOptions": "batch",
-    "BlurMapOptions": "options",
-    "DeblurOptions": "options",
+    "BlurMapOptions": "core.options",
+    "DeblurOptions": "core.options",
     "Detection": "detection",
-    "DetectionOptions": "options",
+    "DetectionOptions": "core.options",
     "EvaluateOptions": "evaluation",
     "Evaluation": "evaluation",
     "KPACConfig": "network",
     "KPACNet": "network",
-    "KpacError": "errors",
+    "KpacError": "core.errors",
     "ModelCard": "weights",
     "Modulation": "engine",
-    "Progress": "progress",
+    "Progress": "core.progress",
     "Recipe": "engine",
     "Report": "batch",
     "Result": "engine",

@@ -15,9 +15,9 @@ from PIL import Image
 import napari_kpac as kpac
 from napari_kpac.batch.cluster import _client
 from napari_kpac.cli import main
+from napari_kpac.core.progress import finish
 from napari_kpac.engine.allocator import environment
 from napari_kpac.pictures import description_of, read_image
-from napari_kpac.progress import finish
 
 PLANES = 12
 

@@ -6,10 +6,10 @@ import tifffile
 import zarr
 
 import napari_kpac as kpac
+from napari_kpac.core.progress import finish
 from napari_kpac.engine.blocks import BlockPlane
 from napari_kpac.pictures import read_image
 from napari_kpac.pictures.mapped import MappedArray
-from napari_kpac.progress import finish
 
 
 @pytest.fixture

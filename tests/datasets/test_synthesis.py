@@ -10,10 +10,10 @@ from skimage.io import imread, imsave
 
 from napari_kpac import KpacError
 from napari_kpac.cli import main
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
 from napari_kpac.datasets.radius_files import read_radius, write_radius
 from napari_kpac.pictures import read_image
-from napari_kpac.progress import finish
 
 
 @pytest.fixture

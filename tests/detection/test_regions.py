@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from napari_kpac.core.errors import ImageError
 from napari_kpac.detection import components, measure_regions, region_table
-from napari_kpac.errors import ImageError
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.detection import Confusion, Curve, blurred_mask, score, true_blur
-from napari_kpac.errors import ConfigError, ImageError
 
 TRUE = np.array([True])
 FALSE = np.array([False])

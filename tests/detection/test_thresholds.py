@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.detection import blurred_mask, find_threshold, histogram
-from napari_kpac.errors import ConfigError, ImageError
 
 CONTRAST_RULES = ("midrange", "mean", "otsu")
 

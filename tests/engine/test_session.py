@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import napari_kpac as kpac
+from napari_kpac.core.errors import CancelledError
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.stages import Stages
-from napari_kpac.errors import CancelledError
 from napari_kpac.network import KPACBlock
 from tests.engine.conftest import tiny_net
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import napari_kpac as kpac
+from napari_kpac.core.progress import finish
 from napari_kpac.engine import allocator, device
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.stages import Stages
-from napari_kpac.progress import finish
 from tests.engine.conftest import tiny_net
 
 NET = tiny_net(3, double=False)

@@ -3,9 +3,9 @@ import pytest
 from skimage import data
 from skimage.io import imsave
 
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
 from napari_kpac.evaluation.variants import VariantOptions
-from napari_kpac.progress import finish
 from napari_kpac.weights import ModelCard, save_network
 from tests.engine.conftest import tiny_net
 

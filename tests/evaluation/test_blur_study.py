@@ -8,9 +8,9 @@ from skimage.io import imsave
 
 import napari_kpac as kpac
 from napari_kpac.cli import main
+from napari_kpac.core.progress import finish
 from napari_kpac.detection import score
 from napari_kpac.evaluation.tables import tables_of
-from napari_kpac.progress import finish
 from tests.detection.conftest import half_blurred_scene
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import napari_kpac as kpac
-from napari_kpac.progress import finish
+from napari_kpac.core.progress import finish
 from napari_kpac.weights import describe
 
 TOOL = Path(__file__).parents[2] / "tools" / "bundle.py"

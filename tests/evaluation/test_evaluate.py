@@ -19,13 +19,13 @@ from skimage.metrics import peak_signal_noise_ratio
 import napari_kpac as kpac
 from napari_kpac import KpacError
 from napari_kpac.cli import main
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets import DataOptions, open_pairs
 from napari_kpac.evaluation.cases import best_and_worst
 from napari_kpac.evaluation.ledger import Ledger, Row
 from napari_kpac.evaluation.study import with_noise
 from napari_kpac.evaluation.summary import summarise
 from napari_kpac.evaluation.tables import tables_of
-from napari_kpac.progress import finish
 
 METHODS = ("ebdb", "wiener", "richardson-lucy", "unsharp")
 

@@ -10,13 +10,13 @@ from skimage.io import imread
 
 from napari_kpac import KpacError
 from napari_kpac.cli import main
+from napari_kpac.core.progress import finish
 from napari_kpac.evaluation import variants as module
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.experiments import EXPERIMENTS, find_experiment
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.evaluation.variant_report import table, write_variants
 from napari_kpac.evaluation.variants import train_options, variant_steps
-from napari_kpac.progress import finish
 from napari_kpac.training import read_trained
 
 

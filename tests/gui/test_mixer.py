@@ -271,7 +271,7 @@ def test_states():
 UNFINISHED = """
 import threading, torch
 from qtpy.QtCore import QCoreApplication
-from napari_kpac.errors import CancelledError
+from napari_kpac.core.errors import CancelledError
 from napari_kpac.widgets.mixer.live import LiveRenderer
 
 class Busy:

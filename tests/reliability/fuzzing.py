@@ -198,7 +198,7 @@ def ceiling(extra: int = CEILING) -> None:
 
 def judge(read: Callable[[], object]) -> tuple[str, str]:
     """Say how reading ended: ``read``, ``refused``, ``memory`` or ``error``, and with what."""
-    from napari_kpac.errors import KpacError
+    from napari_kpac.core.errors import KpacError
 
     try:
         read()

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import napari_kpac as kpac
+from napari_kpac.core.files import append, replacing, reserve
 from napari_kpac.evaluation.ledger import Ledger, Row
-from napari_kpac.files import append, replacing, reserve
 from napari_kpac.pictures import read_image, write_image
 from tests.reliability.writers import WRITERS, content, pixels, rows, zarr
 
@@ -164,7 +164,7 @@ def test_killed_between_two_names_of_a_folder(tmp_path):
 
 def sweep(folder):
     """Do what the next process does when it writes into the folder."""
-    code = "import sys; from napari_kpac.records import write_record; from pathlib import Path;"
+    code = "import sys; from napari_kpac.core.files import write_record; from pathlib import Path;"
     code += "write_record(Path(sys.argv[1]) / 'x.json', {}).unlink()"
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
 
@@ -202,7 +202,7 @@ def test_an_input_that_vanishes_while_it_is_used(tmp_path, models, monkeypatch, 
     import shutil
 
     from napari_kpac.batch import opening
-    from napari_kpac.progress import finish
+    from napari_kpac.core.progress import finish
 
     # Everything that can stay on the disk does.
     monkeypatch.setattr("napari_kpac.pictures.tiff.WHOLE_UP_TO", 0)

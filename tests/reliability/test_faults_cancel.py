@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import napari_kpac as kpac
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
 from napari_kpac.engine import allocator
 from napari_kpac.evaluation import EvaluateOptions, costing
@@ -21,7 +22,6 @@ from napari_kpac.evaluation.costing import cost_steps
 from napari_kpac.evaluation.experiments import find_experiment
 from napari_kpac.evaluation.variants import variant_steps
 from napari_kpac.pictures import read_image, write_image
-from napari_kpac.progress import finish
 from napari_kpac.training import read_trained
 from tests.engine.conftest import tiny_net
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import napari_kpac as kpac
+from napari_kpac.core.progress import Progress, finish
 from napari_kpac.engine import allocator
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.device import has_given_up, is_memory_error
 from napari_kpac.engine.memory import within_memory
 from napari_kpac.engine.plan import SMALLEST_TILE, make_plan
 from napari_kpac.engine.stages import Stages
-from napari_kpac.progress import Progress, finish
 from tests.engine.conftest import tiny_net
 from tests.reliability import shortage
 from tests.training.conftest import TINY

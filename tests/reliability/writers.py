@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import napari_kpac as kpac
-from napari_kpac.files import append, replacing
+from napari_kpac.core.files import append, replacing, write_record
 from napari_kpac.pictures import Metadata, start_picture, write_image
-from napari_kpac.records import write_record
 
 
 def pixels(version, dtype=np.uint8, shape=(60, 80, 3)):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
 from napari_kpac.datasets.photographs import PLAIN, Photographs, sharpness
-from napari_kpac.errors import ConfigError, FileError
-from napari_kpac.progress import finish
 from napari_kpac.training.examples import _parted, open_data
 from napari_kpac.training.options import TrainOptions
 

@@ -5,8 +5,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import napari_kpac as kpac
-from napari_kpac.changes import Change, catalogue_changed
-from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.signals import catalogue
 from napari_kpac.pictures import write_image
 from napari_kpac.training import TrainOptions, train
 from napari_kpac.training.installing import install_best
@@ -35,7 +35,7 @@ def make_run(folder, seed):
 
 def test_a_run_replaces_its_own_model_and_no_other(tmp_path, own_models):
     listener = Listener()
-    catalogue_changed.follow(listener.hear)
+    catalogue.changed.connect(listener.hear)
     run = make_run(tmp_path / "run", 1)
     install_best(run, "mine")
     assert listener.heard == 1
@@ -54,18 +54,19 @@ def test_a_run_replaces_its_own_model_and_no_other(tmp_path, own_models):
     assert listener.heard == 2
     remove("mine")
     assert listener.heard == 3
-    catalogue_changed.unfollow(listener.hear)
+    catalogue.changed.disconnect(listener.hear)
     install_best(run, "again")
     assert listener.heard == 3
 
 
-def test_a_change_forgets_followers_that_are_gone():
-    change = Change()
+def test_the_catalogue_forgets_followers_that_are_gone():
     listener = Listener()
-    change.follow(listener.hear)
+    before = len(catalogue.changed)
+    catalogue.changed.connect(listener.hear)
+    assert len(catalogue.changed) == before + 1
     del listener
-    change.tell()
-    assert change._alive() == []
+    catalogue.changed.emit()
+    assert len(catalogue.changed) == before
 
 
 def test_a_run_that_cannot_begin_leaves_its_folder_free(tmp_path):

@@ -18,8 +18,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import napari_kpac as kpac
-from napari_kpac.errors import ConfigError, FileError, TrainingError, WeightsError
-from napari_kpac.progress import finish
+from napari_kpac.core.errors import ConfigError, FileError, TrainingError, WeightsError
+from napari_kpac.core.progress import finish
 from napari_kpac.training import resume, train
 from napari_kpac.training.options import PRESETS
 from tests.training.test_parts import random_vgg

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from napari_kpac.errors import ConfigError, WeightsError
+from napari_kpac.core.errors import ConfigError, WeightsError
 from napari_kpac.training import PRESETS, TrainOptions, preset
 
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 import napari_kpac as kpac
-from napari_kpac.errors import ConfigError, FileError, WeightsError
+from napari_kpac.core.errors import ConfigError, FileError, WeightsError
 from napari_kpac.network import KPACConfig
 from napari_kpac.training import TrainOptions
 from napari_kpac.training.losses import alpha_targets, attention_loss, mean_absolute_error

@@ -137,7 +137,7 @@ def test_radii_come_from_a_continuum(options):
 
 
 def test_scores_are_in_the_card_and_the_table(options, photos, tmp_path):
-    from napari_kpac.progress import finish
+    from napari_kpac.core.progress import finish
     from napari_kpac.training import train
     from napari_kpac.training.run_folder import RunFolder
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from napari_kpac.lazy import lazily
+from napari_kpac.core.packages import lazily
 
 if TYPE_CHECKING:
     from napari_kpac.batch.attention import AttentionFiles as AttentionFiles

@@ -13,8 +13,8 @@ import numpy as np
 
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import Outcome
+from napari_kpac.core.progress import Steps
 from napari_kpac.pictures import Metadata
-from napari_kpac.progress import Steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,13 @@ from napari_kpac.batch.deblurring import DeblurFiles, found_done
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.opening import OpenedFiles
 from napari_kpac.batch.report import Outcome
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.files import replacing
+from napari_kpac.core.progress import Steps
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.result import upsample
-from napari_kpac.errors import ConfigError
-from napari_kpac.files import replacing
 from napari_kpac.pictures import description_of, write_map
-from napari_kpac.progress import Steps
 
 SOURCE = "source"
 """Name in the record of a map for the name of the file that it is of."""

@@ -21,6 +21,9 @@ from napari_kpac.batch.deblurring import found_done, shared_memory
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.opening import open_arrays
 from napari_kpac.batch.report import Outcome
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.options import DetectionOptions, MapKind
+from napari_kpac.core.progress import Steps
 from napari_kpac.detection import (
     Detection,
     ScoreReport,
@@ -34,10 +37,7 @@ from napari_kpac.detection.planes import Planes
 from napari_kpac.detection.sources import family
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.model import card_of, prepare
-from napari_kpac.errors import ImageError
-from napari_kpac.options import DetectionOptions, MapKind
 from napari_kpac.pictures import Metadata
-from napari_kpac.progress import Steps
 
 _WHERE = ("model", "device", "tile", "memory")
 

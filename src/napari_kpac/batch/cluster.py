@@ -22,10 +22,10 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
 from napari_kpac.batch.running import using_threads
 from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
+from napari_kpac.core.errors import ClusterError, KpacError
+from napari_kpac.core.packages import require
+from napari_kpac.core.progress import Steps, finish
 from napari_kpac.engine.allocator import environment
-from napari_kpac.errors import ClusterError, KpacError
-from napari_kpac.extras import require
-from napari_kpac.progress import Steps, finish
 
 TASKS_PER_THREAD = 2
 """Tasks that are given out at a time: one at work, one waiting."""

@@ -17,16 +17,16 @@ from napari_kpac.batch.actions import Frame
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.opening import OpenedFiles, is_single
 from napari_kpac.batch.report import Outcome
+from napari_kpac.core.errors import FileError, RecipeError
+from napari_kpac.core.options import ImageOptions, parse_memory
+from napari_kpac.core.progress import Steps
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.device import free_memory, resolve
 from napari_kpac.engine.model import card_of, prepare
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.work import Made, PictureOut
-from napari_kpac.errors import FileError, RecipeError
-from napari_kpac.options import ImageOptions, parse_memory
 from napari_kpac.pictures import check_target, description_of, start_picture, write_image
-from napari_kpac.progress import Steps
 
 
 @dataclass(frozen=True, eq=False)

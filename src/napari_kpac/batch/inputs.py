@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from napari_kpac.errors import FileError
+from napari_kpac.core.errors import FileError
 from napari_kpac.pictures import SUFFIXES, is_picture
 
 FILES = (*SUFFIXES, ".zarr", ".npy", ".csv")

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.packages import require
+from napari_kpac.core.progress import finish
 from napari_kpac.engine import DeblurOptions, Modulation, deblur_steps
 from napari_kpac.engine.arrays import Array, Layout, layout_for
 from napari_kpac.engine.pixels import needs_data, resolve_range, sampling_step
-from napari_kpac.errors import ImageError
-from napari_kpac.extras import require
-from napari_kpac.progress import finish
 
 
 def deblur_dask(

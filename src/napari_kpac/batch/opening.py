@@ -13,9 +13,9 @@ import numpy as np
 
 from napari_kpac.batch.actions import Frame
 from napari_kpac.batch.inputs import Item
+from napari_kpac.core.errors import ImageError
 from napari_kpac.engine import DeblurOptions, Modulation
 from napari_kpac.engine.deblurring import prepare_work
-from napari_kpac.errors import ImageError
 from napari_kpac.pictures import PLAIN, RAW, Metadata, open_picture
 
 STREAMED_FROM = 64_000_000

@@ -1,14 +1,14 @@
 """Options of batches, as every interface shows them.
 
-Loads nothing heavy. Not for: what is done to each picture (napari_kpac.options).
+Loads nothing heavy. Not for: what is done to each picture (napari_kpac.core.options).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from napari_kpac.errors import ConfigError
-from napari_kpac.options import option
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.options import option
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".zarr")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from napari_kpac.batch.inputs import Item
+from napari_kpac.core.progress import Progress
 from napari_kpac.engine.recipe import Recipe
-from napari_kpac.progress import Progress
 
 State = Literal["made", "skipped", "failed", "planned"]
 PARTS = 100

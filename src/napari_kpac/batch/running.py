@@ -19,9 +19,9 @@ from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
 from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
+from napari_kpac.core.progress import Steps
 from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.work import LARGE
-from napari_kpac.progress import Steps
 
 T = TypeVar("T")
 

@@ -18,14 +18,14 @@ from napari_kpac.batch.inputs import Found, Item, find_pictures, plan_items
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Report
 from napari_kpac.batch.running import run_steps
+from napari_kpac.core.errors import FileError
+from napari_kpac.core.options import DetectionOptions, MapKind
+from napari_kpac.core.progress import Steps
 from napari_kpac.detection.export import SUFFIXES as MAP_SUFFIXES
 from napari_kpac.detection.export import settings_name
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.replay import check_model, recorded_threads
-from napari_kpac.errors import FileError
-from napari_kpac.options import DetectionOptions, MapKind
 from napari_kpac.pictures import WRITABLE
-from napari_kpac.progress import Steps
 
 Name = str | os.PathLike[str]
 OVERLAPPING = 5

@@ -12,9 +12,9 @@ from typing import Any
 from napari_kpac.batch.actions import Action, Frame, Sink
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import Outcome
+from napari_kpac.core.errors import FileError, KpacError, for_people
 from napari_kpac.engine.device import is_memory_error
 from napari_kpac.engine.memory import ADVICE
-from napari_kpac.errors import FileError, KpacError, for_people
 from napari_kpac.pictures import PLAIN, RAW, TIFF
 
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, get_args
 
 from napari_kpac.cli.common import Commands, add_command, print_table
 from napari_kpac.cli.images import add_files, batch_options, tell
-from napari_kpac.errors import ConfigError, for_people
+from napari_kpac.core.errors import ConfigError, for_people
 
 if TYPE_CHECKING:
     from napari_kpac.batch import Outcome
-    from napari_kpac.options import DetectionOptions
+    from napari_kpac.core.options import DetectionOptions
 
 
 def register(commands: Commands) -> None:
     """Declare the command."""
     from napari_kpac.cli.options import add_options
-    from napari_kpac.options import DetectionOptions, MapKind, parse_numbers
+    from napari_kpac.core.options import DetectionOptions, MapKind, parse_numbers
 
     command = add_command(
         commands,
@@ -92,7 +92,7 @@ def _blur_map(given: argparse.Namespace) -> int:
 def _options(given: argparse.Namespace) -> DetectionOptions:
     """Read the options; what does not go together is a mistake in the call."""
     from napari_kpac.cli.options import given_options
-    from napari_kpac.options import DetectionOptions
+    from napari_kpac.core.options import DetectionOptions
 
     if (given.truth is None) != (given.polarity is None):
         given.mistake("--truth and --polarity go together: say what the mask marks")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def register(commands: Commands) -> None:
     """Declare the commands."""
     from napari_kpac.cli.options import add_options
-    from napari_kpac.options import DeblurOptions
+    from napari_kpac.core.options import DeblurOptions
 
     deblur = add_command(
         commands,

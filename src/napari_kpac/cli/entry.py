@@ -24,7 +24,7 @@ from napari_kpac.cli import (
     train,
 )
 from napari_kpac.cli.common import FAILED, INTERRUPTED, MISTAKE
-from napari_kpac.errors import KpacError, for_people
+from napari_kpac.core.errors import KpacError, for_people
 
 FULL = (errno.ENOSPC, errno.EPIPE, errno.EFBIG)
 """What printing meets where nothing more can be printed."""

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from napari_kpac.cli.common import MISTAKE, Commands, add_command, print_json, print_tables
-from napari_kpac.errors import ConfigError, for_people
+from napari_kpac.core.errors import ConfigError, for_people
 
 
 def register(commands: Commands) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_kpac.cli.common import FAILED, print_json
-from napari_kpac.errors import ConfigError, for_people
+from napari_kpac.core.errors import ConfigError, for_people
 
 if TYPE_CHECKING:
     from napari_kpac.batch import BatchOptions, Report

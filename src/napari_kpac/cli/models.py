@@ -148,7 +148,7 @@ def _print_card(card: dict[str, Any]) -> None:
 
 
 def _verify(given: argparse.Namespace) -> int:
-    from napari_kpac.errors import KpacError
+    from napari_kpac.core.errors import KpacError
     from napari_kpac.weights import load, models
 
     wanted = given.model or [str(entry.path) for entry in models()]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from napari_kpac.errors import ConfigError, for_people
+from napari_kpac.core.errors import ConfigError, for_people
 
 T = TypeVar("T")
 

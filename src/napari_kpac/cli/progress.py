@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
-from napari_kpac.progress import Steps
+from napari_kpac.core.progress import Steps
 
 T = TypeVar("T")
 

@@ -88,9 +88,9 @@ def _print_tables_json(tables: dict[str, list[CountRow]]) -> None:
 def _inverse_kernels(given: argparse.Namespace) -> None:
     from tqdm import tqdm
 
+    from napari_kpac.core.files import write_record
     from napari_kpac.evaluation import inverse_kernel_figures
     from napari_kpac.pictures import write_image
-    from napari_kpac.records import write_record
 
     numbers: dict[str, Any] = {"epsilon": given.epsilon}
     written = []

@@ -110,8 +110,8 @@ def _picture(path: Path | None) -> tuple[str, Any]:
 
 
 def _write(given: argparse.Namespace, name: str, figure: NetworkFigure) -> None:
+    from napari_kpac.core.files import write_record
     from napari_kpac.pictures import write_image
-    from napari_kpac.records import write_record
 
     written = write_image(given.output / f"{name}.png", figure.picture)
     numbers = write_record(written.with_suffix(".json"), figure.numbers)

@@ -92,7 +92,7 @@ def _all(given: argparse.Namespace) -> None:
 
 
 def _tell(given: argparse.Namespace, tables: list[Table]) -> None:
-    from napari_kpac.records import read_record
+    from napari_kpac.core.files import read_record
 
     if given.json:
         print_json(read_record(given.output / "results.json"))

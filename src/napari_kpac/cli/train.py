@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_kpac.cli.common import INTERRUPTED, MISTAKE, Commands, add_command, print_json
-from napari_kpac.errors import CancelledError, ConfigError, for_people
+from napari_kpac.core.errors import CancelledError, ConfigError, for_people
 
 if TYPE_CHECKING:
-    from napari_kpac.progress import Steps
+    from napari_kpac.core.progress import Steps
     from napari_kpac.training import Trained, TrainProgress
 
 

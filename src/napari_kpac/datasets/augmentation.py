@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from skimage.transform import resize
 
+from napari_kpac.core.errors import ImageError
 from napari_kpac.datasets.options import Augmentation
 from napari_kpac.datasets.pair import Floats, Pair
-from napari_kpac.errors import ImageError
 
 
 def augment(pair: Pair, options: Augmentation, rng: np.random.Generator) -> Pair:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.matching import find_pictures, match, match_stems
 from napari_kpac.datasets.options import SPLITS
 from napari_kpac.datasets.pair_files import FilePairs, PairFiles
-from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.optics.pixels import SMALLEST
 from napari_kpac.pictures import list_pictures
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from napari_kpac.errors import FileError, KpacError
+from napari_kpac.core.errors import FileError, KpacError
 from napari_kpac.optics.pixels import SMALLEST
 
 MOST_NAMED = 10

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from napari_kpac.core.errors import FileError
 from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.matching import find_pictures, match
 from napari_kpac.datasets.pair_files import FilePairs, PairFiles
 from napari_kpac.datasets.photos import choose_split
-from napari_kpac.errors import FileError
 from napari_kpac.optics.pixels import SMALLEST
 
 NAMES = (("source", "target"), ("blurred", "sharp"), ("blur", "sharp"), ("input", "target"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from napari_kpac.core.errors import FileError
 from napari_kpac.datasets.faults import Faults
-from napari_kpac.errors import FileError
 from napari_kpac.pictures import list_pictures
 
 

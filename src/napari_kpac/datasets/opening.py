@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.datasets.cuhk import MaskedPictures, open_cuhk
 from napari_kpac.datasets.dpdd import open_dpdd
 from napari_kpac.datasets.folders import open_folders
 from napari_kpac.datasets.options import DataOptions, check_blurred_as
 from napari_kpac.datasets.pair import Pairs
-from napari_kpac.errors import ConfigError
 
 
 def open_pairs(options: DataOptions, *, by_manifest: bool = False) -> Pairs:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.datasets.faults import Faults, same_size
 from napari_kpac.datasets.pair import Pair
 from napari_kpac.datasets.radius_files import radius_size, read_radius
 from napari_kpac.datasets.reading import read_rgb
-from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.optics.pixels import SMALLEST
 from napari_kpac.pictures import picture_size
 

@@ -19,10 +19,10 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
+from napari_kpac.core.errors import KpacError
 from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.pair import Floats, Pair
 from napari_kpac.datasets.photos import read_photo
-from napari_kpac.errors import KpacError
 from napari_kpac.optics import radius_map, random_lens
 from napari_kpac.optics.batch import Noise, defocus_batch
 from napari_kpac.optics.pixels import from_unit, to_unit

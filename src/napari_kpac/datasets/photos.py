@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from skimage.transform import resize
 
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.files import read_text
 from napari_kpac.datasets.reading import read_rgb
-from napari_kpac.errors import ConfigError, FileError
 from napari_kpac.pictures import list_pictures
-from napari_kpac.texts import read_text
 
 MANIFEST = "MANIFEST.csv"
 """File of a folder that says in its columns ``file`` and ``split`` what each picture is for."""

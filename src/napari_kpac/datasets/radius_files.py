@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import tifffile
 
-from napari_kpac.errors import FileError, ImageError
-from napari_kpac.files import replacing
+from napari_kpac.core.errors import FileError, ImageError
+from napari_kpac.core.files import replacing
 from napari_kpac.pictures import description_of, picture_size, read_image
 
 SCALE = 1 / 256

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from napari_kpac.core.errors import FileError, KpacError
 from napari_kpac.datasets.pair import Floats
-from napari_kpac.errors import FileError, KpacError
 from napari_kpac.optics.pixels import from_unit, to_unit
 from napari_kpac.pictures import read_image
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from napari_kpac.core.errors import ConfigError, FileError, KpacError
+from napari_kpac.core.files import read_record, write_record
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.options import SynthesisOptions
 from napari_kpac.datasets.photos import find_photos, read_photo
 from napari_kpac.datasets.radius_files import write_radius
-from napari_kpac.errors import ConfigError, FileError, KpacError
 from napari_kpac.optics import defocus, find_aperture, radius_map
 from napari_kpac.optics.pixels import from_unit
 from napari_kpac.pictures import write_image
-from napari_kpac.progress import Progress, Steps
-from napari_kpac.records import read_record, write_record
 
 RECORD = "synthesis.json"
 """File that says what the pairs in a folder were made with."""

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from skimage.color import deltaE_ciede2000, lab2rgb, rgb2gray
 
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.detection.planes import Picture
-from napari_kpac.errors import ConfigError, ImageError
 
 # From sharp to blurred, in CIELAB: nearly black, violet, red, orange, pale yellow.
 _STATIONS = ((4, 2, -8), (24, 38, -42), (46, 62, -8), (68, 45, 36), (95, -6, 30))

@@ -20,16 +20,16 @@ import numpy as np
 import numpy.typing as npt
 import tifffile
 
+from napari_kpac.core.errors import ConfigError, FileError, ImageError
+from napari_kpac.core.files import replacing
+from napari_kpac.core.options import DetectionOptions, ImageOptions, MapKind
+from napari_kpac.core.units import PIXEL, SECONDS
 from napari_kpac.detection.colours import overlaid
 from napari_kpac.detection.planes import Planes
 from napari_kpac.detection.scales import Scale, scale_of
 from napari_kpac.detection.sources import family
-from napari_kpac.errors import ConfigError, FileError, ImageError
-from napari_kpac.files import replacing
-from napari_kpac.options import DetectionOptions, ImageOptions, MapKind
 from napari_kpac.pictures import TIFF, write_image
 from napari_kpac.pictures.tiff import check_whole
-from napari_kpac.units import PIXEL, SECONDS
 
 SUFFIXES: dict[MapKind, tuple[str, ...]] = {
     "png8": (".png",),

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from napari_kpac.core.options import ImageOptions
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
-from napari_kpac.options import ImageOptions
 
 Picture = npt.NDArray[np.float32]
 """(H, W, channels), 1 or 3 channels; black is 0 and white 1."""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
+from napari_kpac.core.errors import ImageError
 from napari_kpac.detection.scales import Scale, scale_of
 from napari_kpac.detection.thresholds import Values
-from napari_kpac.errors import ImageError
 
 EIGHT_NEIGHBOURS = np.ones((3, 3), bool)
 

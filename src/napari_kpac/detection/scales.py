@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.errors import ImageError
-from napari_kpac.units import PIXEL, short_unit
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.units import PIXEL, short_unit
 
 
 @dataclass(frozen=True)

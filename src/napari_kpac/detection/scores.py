@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from napari_kpac.core.errors import ConfigError, ImageError
+from napari_kpac.core.options import ThresholdRule
 from napari_kpac.detection.thresholds import Values, blurred_mask, find_threshold
-from napari_kpac.errors import ConfigError, ImageError
-from napari_kpac.options import ThresholdRule
 
 Polarity = Literal["blurred", "sharp"]
 """What the marked (non-zero) pixels of a mask are."""

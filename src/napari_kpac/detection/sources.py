@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
 
+from napari_kpac.core.errors import ConfigError, ImageError
+from napari_kpac.core.options import DetectionOptions, alpha_number
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.detection.planes import Picture, Planes
 from napari_kpac.detection.variance import local_variance_blur
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.model import Model, card_of, prepare
-from napari_kpac.errors import ConfigError, ImageError
 from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
 from napari_kpac.optics.ebdb import defocus_map
-from napari_kpac.options import DetectionOptions, alpha_number
-from napari_kpac.progress import Progress, Steps
 
 Map = npt.NDArray[np.float32]
 Views = tuple[Any, Any] | None

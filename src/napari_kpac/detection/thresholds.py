@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from skimage.filters import threshold_otsu
 
-from napari_kpac.errors import ImageError
-from napari_kpac.options import ThresholdRule, check_threshold
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.options import ThresholdRule, check_threshold
 
 BINS = 256
 WITHOUT_CONTRAST = 0.5

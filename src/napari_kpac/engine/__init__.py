@@ -3,6 +3,7 @@
 Not for: windows (widgets), terminals (cli), or the network's arithmetic (network).
 """
 
+from napari_kpac.core.options import BlurMapOptions, DeblurOptions
 from napari_kpac.engine.blur import BlurMap, blur_map, blur_map_steps
 from napari_kpac.engine.deblurring import deblur, deblur_steps, replay
 from napari_kpac.engine.device import Device, devices
@@ -10,7 +11,6 @@ from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.recipe import Recipe, load_recipe
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.session import Session
-from napari_kpac.options import BlurMapOptions, DeblurOptions
 
 __all__ = [
     "BlurMap",

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.errors import ImageError
-from napari_kpac.options import ImageOptions
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.options import ImageOptions
 
 Array = npt.NDArray[Any]
 Kind = Literal["grey", "rgb", "rgba"]

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from napari_kpac.core.options import BlurMapOptions
+from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.job import Job, model_name
@@ -24,8 +26,6 @@ from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.result import upsample
 from napari_kpac.engine.stages import Stages, stores
-from napari_kpac.options import BlurMapOptions
-from napari_kpac.progress import Progress, Steps, finish
 
 FULL_FACTOR = 4
 FULL_FACTOR_UP_TO = 1_000_000

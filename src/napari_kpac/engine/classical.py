@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.options import DeblurOptions
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.arrays import Plane, as_array, layout_for, read_plane
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range, restore_into
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.work import Made
-from napari_kpac.errors import ConfigError
 from napari_kpac.optics.classical import two_step_steps
-from napari_kpac.options import DeblurOptions
-from napari_kpac.progress import Progress, Steps
 
 STEPS_PER_PLANE = 100
 """Nobody knows beforehand how many levels of blur a picture has: progress is in percent."""

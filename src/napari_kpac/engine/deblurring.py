@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.options import DeblurOptions
+from napari_kpac.core.progress import Steps, finish
 from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.arrays import output_for
 from napari_kpac.engine.classical import ClassicalWork
@@ -24,9 +27,6 @@ from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.replay import check_model
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.work import Made, NetworkWork, Work
-from napari_kpac.errors import ImageError
-from napari_kpac.options import DeblurOptions
-from napari_kpac.progress import Steps, finish
 
 
 def deblur(

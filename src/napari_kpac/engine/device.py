@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import psutil
 import torch
 
-from napari_kpac.errors import DeviceError
+from napari_kpac.core.errors import DeviceError
 
 AUTO = "auto"
 

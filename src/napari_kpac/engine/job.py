@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.options import DeblurOptions, ImageOptions, parse_memory
 from napari_kpac.engine import device as devices
 from napari_kpac.engine.allocator import is_active
 from napari_kpac.engine.arrays import (
@@ -35,9 +37,7 @@ from napari_kpac.engine.pixels import (
 )
 from napari_kpac.engine.plan import Plan, make_plan
 from napari_kpac.engine.recipe import Recipe
-from napari_kpac.errors import ImageError
 from napari_kpac.network import KPACNet
-from napari_kpac.options import DeblurOptions, ImageOptions, parse_memory
 
 BLOCK_SHARE = 0.05
 """Of the memory budget: a picture that takes more is read block by block, if it can be."""

@@ -12,12 +12,12 @@ from typing import TypeVar, cast
 
 import torch
 
+from napari_kpac.core.errors import DeviceError, KpacError
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine import device as devices
 from napari_kpac.engine.allocator import give_back
 from napari_kpac.engine.plan import Plan
-from napari_kpac.errors import DeviceError, KpacError
 from napari_kpac.network import KPACConfig
-from napari_kpac.progress import Progress, Steps
 
 T = TypeVar("T")
 

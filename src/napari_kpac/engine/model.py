@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.network import KPACNet
 from napari_kpac.weights import ModelCard, find, is_file_name, load, tensors_sha256
 

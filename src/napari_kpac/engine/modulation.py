@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.network import KPACConfig
 
 MOST_GAIN = 100.0

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from napari_kpac.core.errors import ImageError
+from napari_kpac.core.options import RangeRule
 from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
 from napari_kpac.engine.blocks import BlockPlane
 from napari_kpac.engine.gaps import Pixels, as_slice, continued, without_gaps
-from napari_kpac.errors import ImageError
-from napari_kpac.options import RangeRule
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MOST_SAMPLES = 4_000_000

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from napari_kpac.core.errors import DeviceError
+from napari_kpac.core.options import Tile
 from napari_kpac.engine.pixels import Rect
-from napari_kpac.errors import DeviceError
 from napari_kpac.network import KPACConfig
-from napari_kpac.options import Tile
 
 SMALLEST_TILE = 64
 TILES = (1024, 768, 512, 384, 256, 128, SMALLEST_TILE)

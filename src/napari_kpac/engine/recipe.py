@@ -19,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from napari_kpac.core.errors import ConfigError, FileError, KpacError, RecipeError
+from napari_kpac.core.files import read_text, replacing
+from napari_kpac.core.options import DeblurOptions
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.errors import ConfigError, FileError, KpacError, RecipeError
-from napari_kpac.files import replacing
-from napari_kpac.options import DeblurOptions
 from napari_kpac.pictures import WRITABLE, description_of, read_image
-from napari_kpac.texts import read_text
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from napari_kpac.core.errors import DeviceError, RecipeError
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import Recipe
-from napari_kpac.errors import DeviceError, RecipeError
 from napari_kpac.weights import is_file_name, load
 
 

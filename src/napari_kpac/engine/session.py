@@ -19,6 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from napari_kpac.core.errors import CancelledError, ConfigError, ImageError
+from napari_kpac.core.options import DeblurOptions
+from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine.allocator import give_back, keeping_memory
 from napari_kpac.engine.bottleneck import BlockCache, CachedBottleneck, cropped, cut
 from napari_kpac.engine.job import Job, model_name
@@ -29,10 +32,7 @@ from napari_kpac.engine.pixels import Rect, restore_into
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.result import Result
 from napari_kpac.engine.stages import Stages, stores
-from napari_kpac.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.network import KPACConfig
-from napari_kpac.options import DeblurOptions
-from napari_kpac.progress import Progress, Steps, finish
 
 T = TypeVar("T")
 Region = tuple[int, int, int, int]

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from napari_kpac.core.files import reserve
 from napari_kpac.engine.allocator import keep_below
 from napari_kpac.engine.device import make_sure, precision
 from napari_kpac.engine.pixels import PlaneReader, Rect
 from napari_kpac.engine.plan import Plan, band_cost, tile_cost
-from napari_kpac.files import reserve
 from napari_kpac.network import KPACNet, Stage
 
 MakeStore = Callable[[int, int, int], Tensor]

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from napari_kpac.core.options import ImageOptions
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.arrays import Array, Layout, Plane
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.job import Job
@@ -25,8 +27,6 @@ from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.replay import recorded_plan
 from napari_kpac.engine.stages import Stages, stores
-from napari_kpac.options import ImageOptions
-from napari_kpac.progress import Progress, Steps
 
 Maps = npt.NDArray[np.float32]
 LARGE = 64_000_000

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import psutil
 import torch
 
+from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine import DeblurOptions, Modulation, Session, deblur, deblur_steps, devices
 from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.bottleneck import Bottleneck
@@ -29,7 +30,6 @@ from napari_kpac.engine.stages import Stages, stores
 from napari_kpac.evaluation.memory import peak_memory_here
 from napari_kpac.evaluation.naive import NaiveForward
 from napari_kpac.network import KPACNet, count_flops
-from napari_kpac.progress import Progress, Steps, finish
 from napari_kpac.training.options import TrainOptions, TrainPrecision
 from napari_kpac.training.speed import pixels_per_second
 

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from napari_kpac.core.errors import ConfigError, DeviceError
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.errors import ConfigError, DeviceError
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.memory import peak_memory_here
 from napari_kpac.network import (
@@ -30,7 +31,6 @@ from napari_kpac.network import (
     count_flops,
     count_parameters,
 )
-from napari_kpac.progress import Progress, Steps
 
 SIZE = (720, 1280)
 MULTIPLE = 16

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from skimage import data
 
+from napari_kpac.core.progress import Steps
 from napari_kpac.evaluation.cost_tables import cost_table, flops_as_tables, parameters_as_tables
 from napari_kpac.evaluation.costing import SIZE, cost_steps
 from napari_kpac.evaluation.experiments import EXPERIMENTS
@@ -23,7 +24,6 @@ from napari_kpac.evaluation.tables import Table
 from napari_kpac.evaluation.variant_report import write_variants
 from napari_kpac.evaluation.variants import VariantOptions, variant_steps
 from napari_kpac.pictures import write_image
-from napari_kpac.progress import Steps
 
 EPSILON = 0.01
 """Of the inverse kernels."""

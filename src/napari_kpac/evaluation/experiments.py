@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.evaluation import paper
 
 

@@ -21,10 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.errors import ConfigError, FileError
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.files import append, read_record, replacing, write_record
 from napari_kpac.evaluation.probe import Evidence
-from napari_kpac.files import append, replacing
-from napari_kpac.records import read_record, write_record
 
 RESULTS = "results.csv"
 SETTINGS = "settings.json"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from skimage.metrics import structural_similarity
 
-from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.core.errors import ConfigError, ImageError
 
 Preset = Literal["default", "paper"]
 """How SSIM is scaled, see :func:`ssim`."""

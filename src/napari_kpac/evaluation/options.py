@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.options import option, parse_numbers
 from napari_kpac.datasets.options import DataOptions
-from napari_kpac.errors import ConfigError
-from napari_kpac.options import option, parse_numbers
 
 MethodName = Literal["ebdb", "wiener", "richardson-lucy", "unsharp"]
 """Methods without a network."""

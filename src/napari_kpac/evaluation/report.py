@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from napari_kpac.core.files import replacing, write_record
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.evaluation.bins import BINS, column
 from napari_kpac.evaluation.cases import SHOWN, Case, best_and_worst
 from napari_kpac.evaluation.drawing import line_plot
@@ -21,9 +23,6 @@ from napari_kpac.evaluation.page import Section, folded, page, picture_html, tab
 from napari_kpac.evaluation.study import PairStudy
 from napari_kpac.evaluation.summary import INPUT, Line
 from napari_kpac.evaluation.tables import Table, number, tables_of
-from napari_kpac.files import replacing
-from napari_kpac.progress import Progress, Steps
-from napari_kpac.records import write_record
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.evaluating import Evaluation

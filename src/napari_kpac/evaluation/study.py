@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.datasets import open_pairs
 from napari_kpac.datasets.pair import Floats, Pair, Pairs
-from napari_kpac.errors import ConfigError
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.bins import bin_columns, bin_scores

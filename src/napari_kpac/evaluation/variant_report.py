@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_kpac.core.files import replacing, write_record
 from napari_kpac.evaluation.cases import crop_where
 from napari_kpac.evaluation.experiments import Experiment
 from napari_kpac.evaluation.metrics import psnr, squared_error
@@ -19,9 +20,7 @@ from napari_kpac.evaluation.paper import PaperRow
 from napari_kpac.evaluation.report import environment
 from napari_kpac.evaluation.tables import Table, printed
 from napari_kpac.evaluation.variants import Compared
-from napari_kpac.files import replacing
 from napari_kpac.pictures import write_image
-from napari_kpac.records import write_record
 
 SHOWN = 3
 """Crops that are shown of an experiment."""

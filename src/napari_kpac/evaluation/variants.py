@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.files import read_record, write_record
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.pair import Floats, Pair
-from napari_kpac.errors import ConfigError
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.experiments import Experiment, Variant
 from napari_kpac.evaluation.study import with_noise
 from napari_kpac.network import count_parameters
-from napari_kpac.progress import Progress, Steps
-from napari_kpac.records import read_record, write_record
 from napari_kpac.training import TrainOptions, preset, read_trained, resume, train
 from napari_kpac.training.run_folder import OPTIONS, STATE
 from napari_kpac.training.starting import start_network

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 
 StridePadding = Literal["authors", "symmetric"]
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.network.block import BlockState, KPACBlock
 from napari_kpac.network.config import KPACConfig
 from napari_kpac.network.layers import (

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 
 Kind = Literal["disc", "polygon", "gaussian", "rimmed"]
 KINDS: tuple[Kind, ...] = ("disc", "polygon", "gaussian", "rimmed")

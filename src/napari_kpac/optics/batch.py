@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.optics.aperture import Aperture
 from napari_kpac.optics.compositing import composite
 from napari_kpac.optics.layers import cut

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from napari_kpac.errors import ImageError
+from napari_kpac.core.errors import ImageError
 from napari_kpac.optics.pixels import Doubles
 
 SMALLEST_TARGET = 0.05

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.optics.aperture import Aperture, find_aperture
 from napari_kpac.optics.ebdb import defocus_map
 from napari_kpac.optics.hyper_laplacian import EXPONENT, deconvolve
 from napari_kpac.optics.kernels import GAUSSIAN_REACH, psf
 from napari_kpac.optics.light import to_linear, to_srgb
 from napari_kpac.optics.pixels import Floats, check_map, from_unit, to_unit
-from napari_kpac.progress import Progress, Steps, finish
 
 SHARP = 0.3
 """Sigma in pixels below which nothing is removed."""

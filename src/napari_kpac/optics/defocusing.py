@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.optics.aperture import Aperture, find_aperture
 from napari_kpac.optics.pixels import Floats, check_map, from_unit, to_unit
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import irfft2, next_fast_len, rfft2
 
-from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.optics.kernels import check_kernel
 from napari_kpac.optics.pixels import Doubles, Floats, check_finite
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import oaconvolve
 
-from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.optics.kernels import check_kernel
 from napari_kpac.optics.pixels import Doubles, check_finite
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from napari_kpac.errors import ConfigError, ImageError
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.optics.aperture import Aperture
 from napari_kpac.optics.pixels import Doubles, check_finite
 

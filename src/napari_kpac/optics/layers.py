@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import distance_transform_edt
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.optics.pixels import Floats
 
 STEP = 0.5

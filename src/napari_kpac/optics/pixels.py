@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.errors import ImageError
+from napari_kpac.core.errors import ImageError
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

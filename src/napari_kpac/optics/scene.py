@@ -11,7 +11,7 @@ import numpy as np
 from scipy.ndimage import zoom
 from skimage.draw import polygon2mask
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.optics.pixels import Floats
 
 Kind = Literal["plane", "tilted", "objects", "smooth"]

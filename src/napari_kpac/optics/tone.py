@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 
 SAMPLES = 4096
 """Points of the tables; between them values are interpolated."""

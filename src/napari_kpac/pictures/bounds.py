@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from napari_kpac.errors import FileError
+from napari_kpac.core.errors import FileError
 
 UNQUESTIONED = 64_000_000
 """Bytes that any file may claim."""

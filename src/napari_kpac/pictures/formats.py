@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.errors import FileError, KpacError, MissingExtraError
-from napari_kpac.files import replacing
+from napari_kpac.core.errors import FileError, KpacError, MissingExtraError
+from napari_kpac.core.files import replacing
 from napari_kpac.pictures import plain, raw, tiff, zarrs
 from napari_kpac.pictures.bounds import check_claim
 from napari_kpac.pictures.metadata import Metadata

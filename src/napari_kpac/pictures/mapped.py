@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.files import reserve
+from napari_kpac.core.files import reserve
 from napari_kpac.pictures.metadata import Array
 
 ROWS = 64

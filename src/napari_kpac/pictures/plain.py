@@ -15,7 +15,7 @@ import imagecodecs
 import numpy as np
 from PIL import Image
 
-from napari_kpac.errors import FileError
+from napari_kpac.core.errors import FileError
 from napari_kpac.pictures.bounds import DEFLATED, check_claim
 from napari_kpac.pictures.metadata import (
     ORIENTATION,

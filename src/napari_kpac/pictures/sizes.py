@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image
 
-from napari_kpac.errors import FileError
+from napari_kpac.core.errors import FileError
 from napari_kpac.pictures import tiff
 from napari_kpac.pictures.formats import SUFFIXES, TIFF, UNREADABLE
 from napari_kpac.pictures.plain import opened

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.errors import FileError
+from napari_kpac.core.errors import FileError
 from napari_kpac.pictures.metadata import Array
 
 

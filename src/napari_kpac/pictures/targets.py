@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from napari_kpac.errors import FileError
-from napari_kpac.files import naming, put_in_place, temporary_beside
+from napari_kpac.core.errors import FileError
+from napari_kpac.core.files import naming, put_in_place, temporary_beside
 from napari_kpac.pictures import plain
 from napari_kpac.pictures.formats import PLAIN, WRITABLE, ZARR, write_image
 from napari_kpac.pictures.mapped import MappedArray

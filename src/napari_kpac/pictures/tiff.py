@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from napari_kpac.errors import FileError
+from napari_kpac.core.errors import FileError
 from napari_kpac.pictures.bounds import SPARSE, check_claim, check_ome
 from napari_kpac.pictures.mapped import MappedArray
 from napari_kpac.pictures.metadata import Array, Metadata, upright

@@ -14,6 +14,7 @@ import numpy as np
 import tifffile
 from PIL import Image, TiffImagePlugin
 
+from napari_kpac.core.units import PIXEL, SECONDS, short_unit
 from napari_kpac.pictures.metadata import (
     ABOUT_THE_PHOTOGRAPH,
     EXIF_IFD,
@@ -23,7 +24,6 @@ from napari_kpac.pictures.metadata import (
     load_exif,
     plain_exif,
 )
-from napari_kpac.units import PIXEL, SECONDS, short_unit
 
 _STAND_INS = {EXIF_IFD: EXIF_IFD - 1, GPS_IFD: GPS_IFD + 1}
 """Unused tags that hold the places of the EXIF parts until these are appended."""

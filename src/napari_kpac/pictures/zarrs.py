@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.errors import FileError
-from napari_kpac.extras import require
+from napari_kpac.core.errors import FileError
+from napari_kpac.core.packages import require
+from napari_kpac.core.units import long_unit, short_unit
 from napari_kpac.pictures.bounds import check_claim
 from napari_kpac.pictures.metadata import Metadata
 from napari_kpac.pictures.stored import StoredArray
-from napari_kpac.units import long_unit, short_unit
 
 SUFFIXES = (".zarr",)
 RECIPE = "napari_kpac"

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.datasets.alignment import check_aligned
 from napari_kpac.datasets.augmentation import augment
 from napari_kpac.datasets.opening import open_pairs
@@ -23,7 +24,6 @@ from napari_kpac.datasets.options import SPLITS, Augmentation, DataOptions
 from napari_kpac.datasets.pair import Pair, Pairs
 from napari_kpac.datasets.photographs import PLAIN, Blurring, Photographs
 from napari_kpac.datasets.photos import MANIFEST, find_photos, photos_of_split, split_of
-from napari_kpac.errors import ConfigError
 from napari_kpac.training.options import SHARES, TrainKind, TrainOptions
 from napari_kpac.training.steering import Steering, as_alpha_sees, draw_steering
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from napari_kpac.errors import ConfigError, FileError
-from napari_kpac.files import replacing
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.files import replacing
 from napari_kpac.training.run_folder import BEST
 from napari_kpac.weights import ModelEntry, install, models
 

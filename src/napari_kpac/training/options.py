@@ -13,10 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from napari_kpac.errors import ConfigError, FileError
-from napari_kpac.names import check_name
-from napari_kpac.options import is_number, option, parse_numbers
-from napari_kpac.texts import read_text
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.files import read_text
+from napari_kpac.core.options import check_name, is_number, option, parse_numbers
 
 TrainKind = Literal["synthetic", "dpdd", "pairs"]
 Network = Literal["kpac", "residual"]

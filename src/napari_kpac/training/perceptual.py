@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, max_pool2d, mse_loss, relu
 
-from napari_kpac.errors import WeightsError
+from napari_kpac.core.errors import WeightsError
 
 FILE = "vgg19-dcbb9e9d.pth"
 """Name of torchvision's file; its end is the beginning of its SHA-256."""

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore, ProcessGroupGloo
 
+from napari_kpac.core.errors import ConfigError, TrainingError
 from napari_kpac.engine.allocator import environment
 from napari_kpac.engine.device import resolve
-from napari_kpac.errors import ConfigError, TrainingError
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.speed import fastest_count
 

@@ -13,10 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from napari_kpac.errors import ConfigError, FileError
-from napari_kpac.files import append, replacing
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.files import append, read_text, replacing
 from napari_kpac.pictures import write_image
-from napari_kpac.texts import read_text
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.validation import Scores
 

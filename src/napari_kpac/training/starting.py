@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.network import KPACConfig, KPACNet, ResidualNet, build
 from napari_kpac.network.layers import initialise
 from napari_kpac.training.options import TrainOptions

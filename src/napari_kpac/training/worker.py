@@ -10,8 +10,8 @@ from __future__ import annotations
 import signal
 import sys
 
-from napari_kpac.errors import CancelledError, for_people
-from napari_kpac.progress import finish
+from napari_kpac.core.errors import CancelledError, for_people
+from napari_kpac.core.progress import finish
 from napari_kpac.training.loop import run_with
 from napari_kpac.training.processes import Cores
 from napari_kpac.training.run_folder import RunFolder

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from napari_kpac.errors import ConfigError, WeightsError
+from napari_kpac.core.errors import ConfigError, WeightsError
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.unpickle import FloatArray, read_array_list
 

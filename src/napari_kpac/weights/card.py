@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from napari_kpac.errors import WeightsError
-from napari_kpac.names import check_name
-from napari_kpac.options import is_number
+from napari_kpac.core.errors import WeightsError
+from napari_kpac.core.options import check_name, is_number
 
 
 @dataclass(frozen=True)

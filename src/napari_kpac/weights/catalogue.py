@@ -15,10 +15,10 @@ from typing import Literal
 
 from platformdirs import user_data_path
 
-from napari_kpac.changes import catalogue_changed
-from napari_kpac.errors import ModelNotFoundError, WeightsError
-from napari_kpac.files import replacing
-from napari_kpac.names import check_name
+from napari_kpac.core.errors import ModelNotFoundError, WeightsError
+from napari_kpac.core.files import replacing
+from napari_kpac.core.options import check_name
+from napari_kpac.core.signals import catalogue
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.authors import read_authors
 from napari_kpac.weights.card import ModelCard, tensors_sha256
@@ -157,7 +157,7 @@ def install(
             shutil.copyfile(source, temporary)
     else:
         card = save_network(net, target, card)
-    catalogue_changed.tell()
+    catalogue.changed.emit()
     return ModelEntry(card, net.config, target, "installed")
 
 
@@ -167,7 +167,7 @@ def remove(name: str) -> Path:
     if entry.origin == "bundled":
         raise WeightsError(f"{entry.name!r} came with the package and cannot be removed")
     entry.path.unlink()
-    catalogue_changed.tell()
+    catalogue.changed.emit()
     return entry.path
 
 

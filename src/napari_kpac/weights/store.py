@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from napari_kpac.errors import ConfigError, FileError, WeightsError
-from napari_kpac.files import replacing
+from napari_kpac.core.errors import ConfigError, FileError, WeightsError
+from napari_kpac.core.files import replacing
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.card import ModelCard, tensors_sha256
 

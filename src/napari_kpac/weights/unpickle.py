@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.errors import WeightsError
+from napari_kpac.core.errors import WeightsError
 
 FloatArray = npt.NDArray[np.floating[Any]]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.options import DetectionOptions
-from napari_kpac.progress import Steps
+from napari_kpac.core.options import DetectionOptions
+from napari_kpac.core.progress import Steps
 from napari_kpac.widgets import preferences
 
 

@@ -28,9 +28,9 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qthrottled, signals_blocked
 
-from napari_kpac.errors import KpacError, NotReadyError, for_people
-from napari_kpac.options import DetectionOptions
-from napari_kpac.progress import Progress
+from napari_kpac.core.errors import KpacError, NotReadyError, for_people
+from napari_kpac.core.options import DetectionOptions
+from napari_kpac.core.progress import Progress
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.blur_choice import (
     Choice,

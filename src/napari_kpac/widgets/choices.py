@@ -15,7 +15,7 @@ from napari.layers import Image, Labels, Layer, Shapes
 from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
-from napari_kpac.changes import catalogue_changed
+from napari_kpac.core.signals import catalogue
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class ChoiceFiller(QObject):
         self._task = Task(self)
         self._task.succeeded.connect(self._fill)
         self._outdated.connect(self.refresh)
-        catalogue_changed.follow(self._hear)
+        catalogue.changed.connect(self._hear)
         self.refresh()
 
     def refresh(self) -> None:
@@ -174,7 +174,7 @@ class ChoiceFiller(QObject):
 
     def release(self) -> None:
         """Stop looking."""
-        catalogue_changed.unfollow(self._hear)
+        catalogue.changed.disconnect(self._hear, missing_ok=True)
         self._task.cancel(forget=True)
 
     def _hear(self) -> None:

@@ -23,9 +23,9 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
-from napari_kpac.errors import ConfigError, KpacError, NotReadyError, for_people
-from napari_kpac.options import DeblurOptions
-from napari_kpac.progress import Progress, Steps
+from napari_kpac.core.errors import ConfigError, KpacError, NotReadyError, for_people
+from napari_kpac.core.options import DeblurOptions
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import (
     RANGES,

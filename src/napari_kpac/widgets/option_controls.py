@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 
 LARGEST = 2**31 - 1
 """Largest number of a spin box."""
@@ -33,7 +33,7 @@ class OptionControls:
         Parameters
         ----------
         record
-            The options, a dataclass whose fields were made by :func:`napari_kpac.options.option`.
+            The options, a dataclass whose fields were made by ``core.options.option``.
         names
             The fields to show.
         limits

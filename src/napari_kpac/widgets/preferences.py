@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from napari.settings import get_plugin_settings
 
-from napari_kpac.options import ImageOptions
+from napari_kpac.core.options import ImageOptions
 
 Options = TypeVar("Options", bound=ImageOptions)
 

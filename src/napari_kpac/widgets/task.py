@@ -18,8 +18,8 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
-from napari_kpac.errors import for_people
-from napari_kpac.progress import Progress, Steps
+from napari_kpac.core.errors import for_people
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets.background import give_way, when_destroyed
 
 

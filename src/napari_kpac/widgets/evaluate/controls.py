@@ -11,10 +11,10 @@ from magicgui.types import FileDialogMode
 from magicgui.widgets import CheckBox, ComboBox, FileEdit, LineEdit, SpinBox
 from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.options import parse_numbers
 from napari_kpac.datasets.options import SPLITS
-from napari_kpac.errors import ConfigError
 from napari_kpac.evaluation.options import METHODS, EvaluateOptions
-from napari_kpac.options import parse_numbers
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox
 from napari_kpac.widgets.evaluate.checks import CheckList
 from napari_kpac.widgets.form import Form

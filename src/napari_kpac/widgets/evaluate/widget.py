@@ -15,9 +15,9 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QModelIndex, Qt
 from qtpy.QtWidgets import QFileDialog, QLabel, QProgressBar, QPushButton, QTabWidget
 
-from napari_kpac.errors import KpacError, for_people
+from napari_kpac.core.errors import KpacError, for_people
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.evaluation import paper
-from napari_kpac.progress import Progress, Steps
 from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.evaluate.controls import Controls
 from napari_kpac.widgets.evaluate.table import Cell, SortedTable

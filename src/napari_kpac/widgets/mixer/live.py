@@ -18,8 +18,8 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
-from napari_kpac.errors import CancelledError, KpacError, for_people
-from napari_kpac.options import DeblurOptions
+from napari_kpac.core.errors import CancelledError, KpacError, for_people
+from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.background import give_way
 

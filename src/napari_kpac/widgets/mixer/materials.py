@@ -14,7 +14,7 @@ import numpy.typing as npt
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
 
-from napari_kpac.errors import ImageError, RecipeError
+from napari_kpac.core.errors import ImageError, RecipeError
 from napari_kpac.widgets.mixer.state import MOST_GAIN, MixerState
 from napari_kpac.widgets.mixer.strip import COLOURS
 from napari_kpac.widgets.placement import (

@@ -24,8 +24,8 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced, qthrottled
 
-from napari_kpac.errors import KpacError, NotReadyError, for_people
-from napari_kpac.options import DeblurOptions
+from napari_kpac.core.errors import KpacError, NotReadyError, for_people
+from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.background import when_destroyed
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from napari_kpac.progress import Progress, Steps
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.widgets.train.source import ChosenData
 

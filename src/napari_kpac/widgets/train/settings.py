@@ -14,7 +14,7 @@ from napari.viewer import Viewer
 from platformdirs import user_documents_path
 from qtpy.QtWidgets import QGroupBox, QVBoxLayout, QWidget
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.training.options import CHOICES, LIMITS, PRESETS, TrainOptions, preset_values
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox, ModelBox

@@ -14,7 +14,7 @@ from magicgui.widgets import ComboBox, FileEdit
 from napari.layers import Image
 from napari.viewer import Viewer
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.widgets.choices import LayerBox
 from napari_kpac.widgets.placement import METADATA, full_resolution

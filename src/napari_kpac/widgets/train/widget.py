@@ -20,8 +20,8 @@ from qtpy.QtWidgets import (
     QPushButton,
 )
 
-from napari_kpac.errors import KpacError, for_people
-from napari_kpac.progress import Progress
+from napari_kpac.core.errors import KpacError, for_people
+from napari_kpac.core.progress import Progress
 from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.fold import Fold
 from napari_kpac.widgets.placement import METADATA, find_layer

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from napari_kpac import KpacError
-from napari_kpac.files import replacing
+from napari_kpac.core.files import replacing
 
 
 def test_the_file_appears_whole(tmp_path):

@@ -1,12 +1,13 @@
-"""Writing files so that nothing half-written ever stays behind.
+"""Files written so that nothing half-written stays behind; small texts and records.
 
 A process that is killed cannot clean up: its temporary files carry its number, and the next
-process that writes into the folder removes them. Not for: reading, or any particular format.
+process that writes into the folder removes them. Not for: images or weights.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -16,12 +17,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from napari_kpac.errors import FileError
+from napari_kpac.core.errors import FileError
 
 _LEFT = re.compile(r"\.(?P<name>.*)-kpac(?P<machine>[0-9a-f]{8})\.(?P<process>\d+)-(?P<rest>.*)")
 """What temporary names look like: the target, the machine, the process, anything."""
 _OLD = "old"
+MOST_TEXT_BYTES = 1_000_000
+MOST_RECORD_BYTES = 10_000_000
+"""Small files are read whole, but never more than such a file can need."""
 _swept: set[Path] = set()
 
 
@@ -168,3 +173,47 @@ def _is_alive(process: int) -> bool:
     import psutil
 
     return bool(psutil.pid_exists(process))
+
+
+def read_text(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
+    """Read a text file of at most so many bytes; pipes and devices are not waited for.
+
+    Raises
+    ------
+    FileError
+        If there is no such file, it cannot be read, is too large, or is no text.
+    """
+    try:
+        if not path.is_file():
+            there = "this is not a file" if path.exists() else "there is no such file"
+            raise FileError(f"{path}: cannot be read ({there})")
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: cannot be read ({error})") from error
+    if len(content) > most_bytes:
+        raise FileError(f"{path}: too large, such a file has no more than {most_bytes:,} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path}: this is not text in UTF-8 ({error})") from error
+
+
+def write_record(path: Path, content: Any) -> Path:
+    """Write plain values as JSON."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a table of plain values that was written into a folder of ours."""
+    try:
+        content = json.loads(read_text(path, MOST_RECORD_BYTES))
+    except (FileError, ValueError, RecursionError) as error:
+        raise FileError(f"cannot read {path}: {error}; choose another folder") from error
+    if not isinstance(content, dict):
+        raise FileError(f"{path} is not the record that it should be; choose another folder")
+    return content

@@ -1,4 +1,4 @@
-"""Packages whose names are looked up when they are first asked for.
+"""Packages that are imported when they are first asked for: our own, and those of extras.
 
 Not for: what the packages hold.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+from napari_kpac.core.errors import MissingExtraError
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -27,3 +29,13 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return getattr(import_module(f"{package}.{homes[name]}"), name)
 
     return find
+
+
+def require(module: str, extra: str, what: str) -> Any:
+    """Import a package of an extra, or raise an error that says what needs it and how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f'{what} needs the extra {extra!r}: pip install "napari-kpac[{extra}]" ({error})'
+        ) from error

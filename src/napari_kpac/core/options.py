@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from napari_kpac.errors import ConfigError
+from napari_kpac.core.errors import ConfigError, WeightsError
 
 RangeName = Literal["auto", "dtype", "unit", "percentile"]
 RangeRule = RangeName | tuple[float, float]
@@ -31,6 +31,7 @@ SHARE_OF_FREE = 0.6
 SOURCES = ("mixture", "variance", "ebdb")
 """What a blur map can be made from, besides single attention maps: alpha1, alpha2, ..."""
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ALPHA = re.compile(r"alpha([1-9][0-9]?)")
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
@@ -115,6 +116,16 @@ def is_number(value: Any) -> bool:
         return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer beyond all floating-point numbers
         return False
+
+
+def check_name(name: object) -> str:
+    """Return the name of a model if it can stand in the catalogue and as a file name, or raise."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise WeightsError(
+            f"model name {str(name)[:80]!r}: use 1 to 64 letters, digits, dots, dashes and "
+            "underscores, beginning with a letter or digit"
+        )
+    return name
 
 
 def option(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from napari_kpac import errors
 from napari_kpac.cli import main
+from napari_kpac.core import errors
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def families(parent=errors.KpacError):
