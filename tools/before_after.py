@@ -18,7 +18,7 @@ import numpy.typing as npt
 from skimage import data
 
 import napari_kpac as kpac
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 
 Picture = npt.NDArray[np.uint8]
 TARGET = Path(__file__).parents[1] / "docs" / "images"

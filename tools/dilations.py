@@ -17,7 +17,7 @@ import numpy as np
 import napari_kpac as kpac
 from napari_kpac.detection.colours import coloured
 from napari_kpac.evaluation.panels import Cell, sheet
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 from napari_kpac.widgets.samples import scene
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "dilations.png"

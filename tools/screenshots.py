@@ -20,7 +20,7 @@ from skimage import data
 
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.evaluate import EvaluateWidget

@@ -17,7 +17,7 @@ from napari_kpac.batch.cluster import _client
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.engine.allocator import environment
-from napari_kpac.pictures import description_of, read_image
+from napari_kpac.images import description_of, read_image
 
 PLANES = 12
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 import napari_kpac as kpac
 from napari_kpac.cli import main
-from napari_kpac.pictures import description_of, read_image
-from tests.pictures.conftest import EXPOSURE, SRGB, photograph_exif, write_dng
+from napari_kpac.images import description_of, read_image
+from tests.images.conftest import EXPOSURE, SRGB, photograph_exif, write_dng
 
 
 @pytest.fixture

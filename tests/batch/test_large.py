@@ -7,9 +7,9 @@ import zarr
 
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
-from napari_kpac.engine.blocks import BlockPlane
-from napari_kpac.pictures import read_image
-from napari_kpac.pictures.mapped import MappedArray
+from napari_kpac.engine.chunks import ChunkedPlane
+from napari_kpac.images import read_image
+from napari_kpac.images.arrays import MappedArray
 
 
 @pytest.fixture
@@ -23,20 +23,20 @@ def rng():
 
 
 @pytest.fixture
-def by_block(monkeypatch):
+def by_chunk(monkeypatch):
     """Take every picture for a large one, and note the size of every read."""
-    monkeypatch.setattr("napari_kpac.engine.job.BLOCK_SHARE", 0.0)
-    monkeypatch.setattr("napari_kpac.pictures.tiff.WHOLE_UP_TO", 0)
-    monkeypatch.setattr("napari_kpac.pictures.tiff.TILED_FROM", 0)
-    monkeypatch.setattr("napari_kpac.pictures.tiff.TILE", 64)
-    reads, original = [], BlockPlane.__getitem__
+    monkeypatch.setattr("napari_kpac.engine.job.CHUNKED_SHARE", 0.0)
+    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.TILED_FROM", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.TILE", 64)
+    reads, original = [], ChunkedPlane.__getitem__
 
     def noted(self, place):
         part = original(self, place)
         reads.append(part.shape[0] * part.shape[1] / (self.shape[0] * self.shape[1]))
         return part
 
-    monkeypatch.setattr(BlockPlane, "__getitem__", noted)
+    monkeypatch.setattr(ChunkedPlane, "__getitem__", noted)
     return reads
 
 
@@ -55,7 +55,7 @@ def write(kind, path, image):
 
 @pytest.mark.parametrize("kind", ["tiled", "contiguous", "zarr"])
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])
-def test_a_large_picture(large, models, tmp_path, by_block, kind, dtype):
+def test_a_large_picture(large, models, tmp_path, by_chunk, kind, dtype):
     image = large if dtype == np.uint16 else (large / 60000).astype(np.float32)
     suffix = ".zarr" if kind == "zarr" else ".tif"
     source, target = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
@@ -65,13 +65,13 @@ def test_a_large_picture(large, models, tmp_path, by_block, kind, dtype):
     assert not report.failed, report.failed[0].problem
     expected = kpac.deblur(image, models[0], tile=64).image
     assert np.array_equal(read_image(target), expected)
-    assert by_block
+    assert by_chunk
     # A tile with its surroundings, or a band that is searched for gaps.
-    assert max(by_block) < (0.2 if dtype == np.uint16 else 0.9)
+    assert max(by_chunk) < (0.2 if dtype == np.uint16 else 0.9)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_transparency_and_gaps(large, models, tmp_path, by_block):
+def test_transparency_and_gaps(large, models, tmp_path, by_chunk):
     rgba = np.dstack([large, large[..., 0]]).astype(np.float32) / 60000
     rgba[40:50, 60:90, 1] = np.nan
     write("zarr", tmp_path / "a.zarr", rgba)
@@ -81,11 +81,11 @@ def test_transparency_and_gaps(large, models, tmp_path, by_block):
     assert np.array_equal(read_image(tmp_path / "b.zarr"), expected, equal_nan=True)
 
 
-def test_a_python_call_reads_by_block_too(large, models, tmp_path, by_block):
+def test_a_python_call_reads_by_chunk_too(large, models, tmp_path, by_chunk):
     write("zarr", tmp_path / "a.zarr", large)
     source = zarr.open(str(tmp_path / "a.zarr"), mode="r")
     result = kpac.deblur(source, models[0], tile=64)
-    assert by_block
+    assert by_chunk
     assert np.array_equal(result.image, kpac.deblur(large, models[0], tile=64).image)
 
 
@@ -97,7 +97,7 @@ def test_a_long_stack_is_never_whole_in_memory(models, tmp_path, rng, monkeypatc
         tifffile.imwrite(source, stack, photometric="minisblack", compression="zlib")
     else:
         zarr.create_array(str(source), shape=stack.shape, dtype=stack.dtype)[:] = stack
-    monkeypatch.setattr("napari_kpac.pictures.tiff.WHOLE_UP_TO", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
     monkeypatch.setattr("napari_kpac.batch.opening.STREAMED_FROM", 0)
     largest, original = [], np.empty
 
@@ -105,7 +105,7 @@ def test_a_long_stack_is_never_whole_in_memory(models, tmp_path, rng, monkeypatc
         largest.append(shape)
         return original(shape, *args, **kwargs)
 
-    monkeypatch.setattr("napari_kpac.pictures.targets.np.empty", noted)
+    monkeypatch.setattr("napari_kpac.images.targets.np.empty", noted)
     writes, original_write = [], MappedArray.__setitem__
 
     def noted_write(self, place, pixels):

@@ -23,7 +23,7 @@ from napari_kpac.batch import (
 from napari_kpac.batch.deblurring import DeblurSink
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
-from napari_kpac.pictures import read_image
+from napari_kpac.images import read_image
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from PIL import Image
 
 import napari_kpac as kpac
 from napari_kpac.cli import main
-from napari_kpac.pictures import read_image
+from napari_kpac.images import read_image
 from tests.detection.conftest import half_blurred_scene
 
 VARIANCE = ["--source", "variance"]

@@ -9,7 +9,7 @@ from PIL import Image
 
 import napari_kpac as kpac
 from napari_kpac.cli import main
-from napari_kpac.pictures import read_image, write_image
+from napari_kpac.images import read_image, write_image
 
 
 @pytest.fixture

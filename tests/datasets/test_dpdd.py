@@ -7,7 +7,7 @@ from skimage import data
 from napari_kpac import KpacError
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, open_dpdd, read_radius, synthesise
-from napari_kpac.pictures import read_image
+from napari_kpac.images import read_image
 from tests.datasets.making import cut_off, picture, save
 
 SIZES = [(24, 36), (36, 24), (24, 36)]

@@ -13,7 +13,7 @@ from napari_kpac.core.options import DetectionOptions, ImageOptions
 from napari_kpac.detection import export as module
 from napari_kpac.detection.colours import colour_table
 from napari_kpac.detection.export import export, export_table, settings_name, slice_names
-from napari_kpac.pictures import read_image, write_image
+from napari_kpac.images import read_image, write_image
 
 NOTE = json.dumps({"model": "tiny", "unit": "µm"})
 

@@ -6,7 +6,7 @@ import numpy as np
 from skimage import data
 
 import napari_kpac as kpac
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 from napari_kpac.weights import save_network
 from tests import reference
 

@@ -7,8 +7,8 @@ from skimage.metrics import peak_signal_noise_ratio as psnr
 
 import napari_kpac as kpac
 from napari_kpac.cli import main
+from napari_kpac.images import read_image, write_image
 from napari_kpac.optics import Aperture
-from napari_kpac.pictures import read_image, write_image
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from qtpy.QtCore import QPoint, Qt
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 from napari_kpac.widgets.evaluate import EvaluateWidget
 from tests.gui.conftest import WAIT, result_of
 

@@ -14,7 +14,7 @@ from skimage import data
 
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
-from napari_kpac.pictures import read_image, write_image
+from napari_kpac.images import read_image, write_image
 from napari_kpac.training import TrainOptions, resume, train
 from napari_kpac.training.run_folder import RunFolder
 from napari_kpac.widgets.deblur import DeblurWidget

@@ -25,7 +25,7 @@ from napari_kpac.datasets import open_cuhk, open_dpdd, open_folders
 from napari_kpac.datasets.photos import photos_of_split
 from napari_kpac.datasets.radius_files import write_radius
 from napari_kpac.engine import load_recipe
-from napari_kpac.pictures import Metadata, description_of, open_picture, picture_size, write_image
+from napari_kpac.images import Metadata, description_of, open_picture, picture_size, write_image
 from napari_kpac.training.loop import read_trained
 from napari_kpac.training.options import PRESETS, TrainOptions, preset, preset_values
 from napari_kpac.training.run_folder import METRICS, OPTIONS, RunFolder
@@ -34,7 +34,7 @@ from napari_kpac.training.state import Average, Counters, load_state, make_optim
 from napari_kpac.weights import ModelCard, describe, save_network
 from tests import reference
 from tests.engine.conftest import tiny_net
-from tests.pictures.conftest import SRGB, photograph_exif, write_dng
+from tests.images.conftest import SRGB, photograph_exif, write_dng
 
 Read = Callable[[Path, Path], object]
 SIZE = (12, 16)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import napari_kpac as kpac
-from napari_kpac.pictures import description_of, read_image, write_image
+from napari_kpac.images import description_of, read_image, write_image
 from napari_kpac.widgets.deblur import DeblurWidget
 from tests.batch.test_cluster import same_files
 

@@ -17,7 +17,7 @@ import pytest
 import napari_kpac as kpac
 from napari_kpac.core.files import append, replacing, reserve
 from napari_kpac.evaluation.ledger import Ledger, Row
-from napari_kpac.pictures import read_image, write_image
+from napari_kpac.images import read_image, write_image
 from tests.reliability.writers import WRITERS, content, pixels, rows, zarr
 
 ROOT = Path(__file__).parents[2]
@@ -205,7 +205,7 @@ def test_an_input_that_vanishes_while_it_is_used(tmp_path, models, monkeypatch, 
     from napari_kpac.core.progress import finish
 
     # Everything that can stay on the disk does.
-    monkeypatch.setattr("napari_kpac.pictures.tiff.WHOLE_UP_TO", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
     monkeypatch.setattr(opening, "STREAMED_FROM", 0)
     source, out = tmp_path / "in", tmp_path / "out"
     WRITERS[kind](source / kind, 0)

@@ -21,7 +21,7 @@ from napari_kpac.evaluation.bench import bench_steps
 from napari_kpac.evaluation.costing import cost_steps
 from napari_kpac.evaluation.experiments import find_experiment
 from napari_kpac.evaluation.variants import variant_steps
-from napari_kpac.pictures import read_image, write_image
+from napari_kpac.images import read_image, write_image
 from napari_kpac.training import read_trained
 from tests.engine.conftest import tiny_net
 

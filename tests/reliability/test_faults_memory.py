@@ -170,7 +170,7 @@ def _failing_once(original):
 
 
 def test_a_batch_says_so_and_goes_on(photo, models, tmp_path, monkeypatch):
-    from napari_kpac.pictures import read_image, write_image
+    from napari_kpac.images import read_image, write_image
 
     for name in ("a.png", "b.png"):
         write_image(tmp_path / "in" / name, np.tile(photo, (3, 2, 1)))

@@ -17,7 +17,7 @@ from PIL import Image
 import napari_kpac as kpac
 from napari_kpac.datasets.photos import photos_of_split
 from napari_kpac.engine import load_recipe
-from napari_kpac.pictures import open_picture, picture_size, read_image
+from napari_kpac.images import open_picture, picture_size, read_image
 from napari_kpac.weights import ModelCard, install, save_network
 from napari_kpac.weights.unpickle import read_array_list
 from tests.engine.conftest import tiny_net

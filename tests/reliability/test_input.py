@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import napari_kpac as kpac
-from napari_kpac.pictures import Metadata, open_picture, write_image
+from napari_kpac.images import Metadata, open_picture, write_image
 from tests.engine.conftest import tiny_net
 from tests.reliability.awkward import awkward
 
@@ -148,7 +148,7 @@ def save(path, image, about):
     if path.suffix != ".zarr":
         write_image(path, image, "{}", about)
         return
-    from napari_kpac.pictures import start_picture
+    from napari_kpac.images import start_picture
 
     target = start_picture(path, image.shape, image.dtype, about, streamed=True)
     target.out[...] = image

@@ -14,7 +14,7 @@ import numpy as np
 
 import napari_kpac as kpac
 from napari_kpac.core.files import append, replacing, write_record
-from napari_kpac.pictures import Metadata, start_picture, write_image
+from napari_kpac.images import Metadata, start_picture, write_image
 
 
 def pixels(version, dtype=np.uint8, shape=(60, 80, 3)):

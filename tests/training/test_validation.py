@@ -13,7 +13,7 @@ from torch import nn
 import napari_kpac as kpac
 from napari_kpac.datasets.pair import Pair
 from napari_kpac.datasets.photographs import PLAIN
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 from napari_kpac.training.examples import Data, collate, open_data
 from napari_kpac.training.processes import Alone
 from napari_kpac.training.validation import (

@@ -1,6 +1,6 @@
 """Many pictures: files, folders and stacks through the engine, here or on a cluster.
 
-Loads nothing heavy before it is used. Not for: formats (pictures), or what is done to a
+Loads nothing heavy before it is used. Not for: formats (images), or what is done to a
 picture (engine, detection).
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import Outcome
 from napari_kpac.core.progress import Steps
-from napari_kpac.pictures import Metadata
+from napari_kpac.images import Metadata
 
 
 @dataclass(frozen=True, eq=False)

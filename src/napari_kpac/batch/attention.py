@@ -26,7 +26,7 @@ from napari_kpac.core.progress import Steps
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.result import upsample
-from napari_kpac.pictures import description_of, write_map
+from napari_kpac.images import description_of, write_map
 
 SOURCE = "source"
 """Name in the record of a map for the name of the file that it is of."""

@@ -37,7 +37,7 @@ from napari_kpac.detection.planes import Planes
 from napari_kpac.detection.sources import family
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.model import card_of, prepare
-from napari_kpac.pictures import Metadata
+from napari_kpac.images import Metadata
 
 _WHERE = ("model", "device", "tile", "memory")
 

@@ -26,7 +26,7 @@ from napari_kpac.engine.device import free_memory, resolve
 from napari_kpac.engine.model import card_of, prepare
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.work import Made, PictureOut
-from napari_kpac.pictures import check_target, description_of, start_picture, write_image
+from napari_kpac.images import check_target, description_of, start_picture, write_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class DeblurFiles:
     ) -> Steps[Deblurred]:
         """Deblur a plane; one that is read by block is written by block too."""
         plane = opened.planes[unit]
-        if out is not None and opened.work.by_block:
+        if out is not None and opened.work.by_chunk:
             made: Made = yield from opened.work.deblur(plane, loaded, out, 0, 1)
             return Deblurred(self._as_asked(made.recipe), None)
         kept = PictureOut(opened.work.layout, plane)

@@ -1,6 +1,6 @@
 """Which pictures go in, and where their results go.
 
-Not for: reading and writing them (napari_kpac.pictures).
+Not for: reading and writing them (napari_kpac.images).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.pictures import SUFFIXES, is_picture
+from napari_kpac.images import SUFFIXES, is_picture
 
 FILES = (*SUFFIXES, ".zarr", ".npy", ".csv")
 """Endings by which a name is taken for that of a file, and not of a folder."""

@@ -16,7 +16,7 @@ from napari_kpac.batch.inputs import Item
 from napari_kpac.core.errors import ImageError
 from napari_kpac.engine import DeblurOptions, Modulation
 from napari_kpac.engine.deblurring import prepare_work
-from napari_kpac.pictures import PLAIN, RAW, Metadata, open_picture
+from napari_kpac.images import PLAIN, RAW, Metadata, open_picture
 
 STREAMED_FROM = 64_000_000
 """Bytes: the pixels of larger stacks are not collected in memory."""
@@ -58,8 +58,8 @@ class OpenedFiles:
         self.units = len(self.planes)
         self.known = self.work.range
         size = int(np.prod(layout.shape, dtype=np.int64)) * layout.dtype.itemsize
-        self.weight = 0 if self.work.by_block else size // max(1, int(np.prod(layout.leading)))
-        streamed = self.work.by_block or (self.units > 1 and size > STREAMED_FROM)
+        self.weight = 0 if self.work.by_chunk else size // max(1, int(np.prod(layout.leading)))
+        streamed = self.work.by_chunk or (self.units > 1 and size > STREAMED_FROM)
         self.frame = Frame(layout.shape, layout.dtype, metadata, streamed)
 
     def close(self) -> None:

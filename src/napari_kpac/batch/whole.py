@@ -25,7 +25,7 @@ from napari_kpac.detection.export import SUFFIXES as MAP_SUFFIXES
 from napari_kpac.detection.export import settings_name
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.replay import check_model, recorded_threads
-from napari_kpac.pictures import WRITABLE
+from napari_kpac.images import WRITABLE
 
 Name = str | os.PathLike[str]
 OVERLAPPING = 5

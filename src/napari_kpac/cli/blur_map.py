@@ -62,7 +62,7 @@ def _blur_map(given: argparse.Namespace) -> int:
     options, batch = _options(given), batch_options(given)
     from napari_kpac.batch import blur_map_files
     from napari_kpac.cli.progress import show
-    from napari_kpac.pictures import read_mask
+    from napari_kpac.images import read_mask
 
     _check_names(given)
     steps = blur_map_files(

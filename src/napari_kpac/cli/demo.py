@@ -45,7 +45,7 @@ def _demo(given: argparse.Namespace) -> None:
     result = deblur(picture)
     alpha = result.alpha_at_image()
     blur = blur_map(picture)
-    from napari_kpac.pictures import write_image, write_map
+    from napari_kpac.images import write_image, write_map
 
     if not given.headless and has_display():
         from napari_kpac.widgets.demo import show

@@ -90,7 +90,7 @@ def _inverse_kernels(given: argparse.Namespace) -> None:
 
     from napari_kpac.core.files import write_record
     from napari_kpac.evaluation import inverse_kernel_figures
-    from napari_kpac.pictures import write_image
+    from napari_kpac.images import write_image
 
     numbers: dict[str, Any] = {"epsilon": given.epsilon}
     written = []

@@ -100,7 +100,7 @@ def _limits(given: argparse.Namespace) -> None:
 
 
 def _picture(path: Path | None) -> tuple[str, Any]:
-    from napari_kpac.pictures import read_image
+    from napari_kpac.images import read_image
 
     if path is not None:
         return path.stem, read_image(path)
@@ -111,7 +111,7 @@ def _picture(path: Path | None) -> tuple[str, Any]:
 
 def _write(given: argparse.Namespace, name: str, figure: NetworkFigure) -> None:
     from napari_kpac.core.files import write_record
-    from napari_kpac.pictures import write_image
+    from napari_kpac.images import write_image
 
     written = write_image(given.output / f"{name}.png", figure.picture)
     numbers = write_record(written.with_suffix(".json"), figure.numbers)

@@ -1,6 +1,6 @@
 """Names of units of length and time, as programs and files spell them.
 
-Not for: sizes of pixels (detection.scales, pictures).
+Not for: sizes of pixels (detection.scales, images).
 """
 
 from __future__ import annotations

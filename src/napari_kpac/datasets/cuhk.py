@@ -18,8 +18,8 @@ from napari_kpac.datasets.matching import find_pictures, match_stems
 from napari_kpac.datasets.options import BlurredAs, check_blurred_as
 from napari_kpac.datasets.pair import Floats
 from napari_kpac.datasets.reading import read_rgb
+from napari_kpac.images import picture_size, read_mask
 from napari_kpac.optics.pixels import to_unit
-from napari_kpac.pictures import picture_size, read_mask
 
 
 class MaskedPicture(NamedTuple):

@@ -12,8 +12,8 @@ from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.matching import find_pictures, match, match_stems
 from napari_kpac.datasets.options import SPLITS
 from napari_kpac.datasets.pair_files import FilePairs, PairFiles
+from napari_kpac.images import list_pictures
 from napari_kpac.optics.pixels import SMALLEST
-from napari_kpac.pictures import list_pictures
 
 
 def open_dpdd(

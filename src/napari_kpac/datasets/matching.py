@@ -10,7 +10,7 @@ from pathlib import Path
 
 from napari_kpac.core.errors import FileError
 from napari_kpac.datasets.faults import Faults
-from napari_kpac.pictures import list_pictures
+from napari_kpac.images import list_pictures
 
 
 def find_pictures(folder: Path) -> list[Path]:

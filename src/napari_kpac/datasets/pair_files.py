@@ -14,8 +14,8 @@ from napari_kpac.datasets.faults import Faults, same_size
 from napari_kpac.datasets.pair import Pair
 from napari_kpac.datasets.radius_files import radius_size, read_radius
 from napari_kpac.datasets.reading import read_rgb
+from napari_kpac.images import picture_size
 from napari_kpac.optics.pixels import SMALLEST
-from napari_kpac.pictures import picture_size
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from napari_kpac.core.errors import KpacError
 from napari_kpac.datasets.faults import Faults
 from napari_kpac.datasets.pair import Floats, Pair
 from napari_kpac.datasets.photos import read_photo
+from napari_kpac.images import picture_size
 from napari_kpac.optics import radius_map, random_lens
 from napari_kpac.optics.batch import Noise, defocus_batch
 from napari_kpac.optics.pixels import from_unit, to_unit
 from napari_kpac.optics.tone import ToneCurve
-from napari_kpac.pictures import picture_size
 
 CACHE = 2 * 10**9
 """Bytes of decoded photographs that are kept."""

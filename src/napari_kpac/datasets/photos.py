@@ -17,7 +17,7 @@ from skimage.transform import resize
 from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.files import read_text
 from napari_kpac.datasets.reading import read_rgb
-from napari_kpac.pictures import list_pictures
+from napari_kpac.images import list_pictures
 
 MANIFEST = "MANIFEST.csv"
 """File of a folder that says in its columns ``file`` and ``split`` what each picture is for."""

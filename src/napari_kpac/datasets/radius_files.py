@@ -14,7 +14,7 @@ import tifffile
 
 from napari_kpac.core.errors import FileError, ImageError
 from napari_kpac.core.files import replacing
-from napari_kpac.pictures import description_of, picture_size, read_image
+from napari_kpac.images import description_of, picture_size, read_image
 
 SCALE = 1 / 256
 OFFSET = -128.0

@@ -1,6 +1,6 @@
 """One picture of a dataset as RGB floats.
 
-Not for: file formats (pictures), or which files belong together (matching).
+Not for: file formats (images), or which files belong together (matching).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 
 from napari_kpac.core.errors import FileError, KpacError
 from napari_kpac.datasets.pair import Floats
+from napari_kpac.images import read_image
 from napari_kpac.optics.pixels import from_unit, to_unit
-from napari_kpac.pictures import read_image
 
 
 def read_rgb(path: Path, bits: int = 16) -> Floats:

@@ -19,9 +19,9 @@ from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.options import SynthesisOptions
 from napari_kpac.datasets.photos import find_photos, read_photo
 from napari_kpac.datasets.radius_files import write_radius
+from napari_kpac.images import write_image
 from napari_kpac.optics import defocus, find_aperture, radius_map
 from napari_kpac.optics.pixels import from_unit
-from napari_kpac.pictures import write_image
 
 RECORD = "synthesis.json"
 """File that says what the pairs in a folder were made with."""

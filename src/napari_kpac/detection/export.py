@@ -1,7 +1,7 @@
 """Blur maps as files that other programs read: PNG, TIFF, NumPy, colour overlays.
 
 Masks and tables of regions go the same way. Not for: ordinary pictures
-(napari_kpac.pictures).
+(napari_kpac.images).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from napari_kpac.detection.colours import overlaid
 from napari_kpac.detection.planes import Planes
 from napari_kpac.detection.scales import Scale, scale_of
 from napari_kpac.detection.sources import family
-from napari_kpac.pictures import TIFF, write_image
-from napari_kpac.pictures.tiff import check_whole
+from napari_kpac.images import TIFF, write_image
+from napari_kpac.images.tiff import check_whole
 
 SUFFIXES: dict[MapKind, tuple[str, ...]] = {
     "png8": (".png",),

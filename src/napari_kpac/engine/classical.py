@@ -31,7 +31,7 @@ class ClassicalWork:
     """Deblurring with an estimated defocus map: gives ``sigma`` and no attention."""
 
     scale = 1
-    by_block = False
+    by_chunk = False
 
     def __init__(
         self,

@@ -25,22 +25,22 @@ from napari_kpac.engine.arrays import (
     layout_of,
     read_plane,
 )
-from napari_kpac.engine.blocks import BlockPlane, is_read_by_block
-from napari_kpac.engine.gaps import enlarged
+from napari_kpac.engine.chunks import ChunkedPlane, is_read_by_chunk
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
     check_views,
+    enlarged,
     resolve_range,
 )
 from napari_kpac.engine.plan import Plan, make_plan
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.network import KPACNet
 
-BLOCK_SHARE = 0.05
-"""Of the memory budget: a picture that takes more is read block by block, if it can be."""
+CHUNKED_SHARE = 0.05
+"""Of the memory budget: a picture that takes more is read chunk by chunk, if it can be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Job:
     device: torch.device
     range: PixelRange
     options: ImageOptions
-    by_block: bool = False
+    by_chunk: bool = False
     """Whether pictures stay where they are and are read in parts."""
 
     @classmethod
@@ -92,10 +92,10 @@ class Job:
         if pixel_range is None:
             pixel_range = resolve_range(options.range, layout, sources or ())
         job = cls(array, views, layout, net, device, pixel_range, options)
-        large = job.bytes_per_picture > BLOCK_SHARE * job.budget
+        large = job.bytes_per_picture > CHUNKED_SHARE * job.budget
         everything = (*(sources or ()), *(views or ()))
-        by_block = large and all(is_read_by_block(source, layout) for source in everything)
-        return replace(job, by_block=by_block)
+        by_chunk = large and all(is_read_by_chunk(source, layout) for source in everything)
+        return replace(job, by_chunk=by_chunk)
 
     @property
     def first(self) -> Any:
@@ -106,8 +106,8 @@ class Job:
         """Load one picture, enlarged by a whole factor; large ones are only opened."""
 
         def load(array: Any) -> Any:
-            if self.by_block and enlarge == 1:
-                return BlockPlane(array, plane, self.layout)
+            if self.by_chunk and enlarge == 1:
+                return ChunkedPlane(array, plane, self.layout)
             return enlarged(read_plane(array, plane), enlarge)
 
         return PlaneReader(

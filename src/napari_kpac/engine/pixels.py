@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor
+from torch.nn import functional as F
 
 from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import RangeRule
 from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
-from napari_kpac.engine.blocks import BlockPlane
-from napari_kpac.engine.gaps import Pixels, as_slice, continued, without_gaps
+from napari_kpac.engine.chunks import ChunkedPlane
+
+Pixels = Array | ChunkedPlane
+"""An image plane (H, W, channels), loaded or read as it is needed."""
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MOST_SAMPLES = 4_000_000
@@ -193,7 +197,7 @@ class PlaneReader:
             self.width + -self.width % multiple,
         )
         given = (base,) if views is None else views
-        self._filled = [without_gaps(picture) for picture in given if picture is not None]
+        self._filled = [without_nonfinite(picture) for picture in given if picture is not None]
 
     def read(self, rect: Rect) -> Tensor:
         """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
@@ -237,7 +241,7 @@ class PlaneReader:
         return middle
 
     def _normalised(self, picture: Pixels, rows: Array, columns: Array) -> Tensor:
-        if isinstance(picture, BlockPlane):
+        if isinstance(picture, ChunkedPlane):
             part = picture[as_slice(rows), as_slice(columns)]
         else:
             part = picture[as_slice(rows), :][:, as_slice(columns)]
@@ -311,3 +315,50 @@ def check_views(views: Any, layout: Layout) -> None:
         raise ImageError(
             f"the views and the image must have the same shape: {shape} is not {layout.shape}"
         )
+
+
+def enlarged(picture: Array, factor: int) -> Array:
+    """Enlarge a picture (H, W, channels) by a whole factor, bicubic, in floating point."""
+    if factor == 1:
+        return picture
+    kind = np.float64 if picture.dtype.itemsize > 4 else np.float32
+    tensor = torch.from_numpy(fill_nonfinite(picture).astype(kind)).permute(2, 0, 1)[None]
+    larger = F.interpolate(tensor, scale_factor=float(factor), mode="bicubic", align_corners=False)
+    return larger[0].permute(1, 2, 0).numpy()
+
+
+def without_nonfinite(picture: Pixels) -> Pixels:
+    """Fill gaps; a picture that is read by block is loaded whole only where it has some."""
+    if not isinstance(picture, ChunkedPlane):
+        return fill_nonfinite(picture)
+    if picture.dtype.kind != "f" or all(np.isfinite(band).all() for band in picture.bands()):
+        return picture
+    return fill_nonfinite(picture.whole())
+
+
+def fill_nonfinite(picture: Array) -> Array:
+    """Replace pixels that are not finite by their nearest finite neighbour."""
+    if picture.dtype.kind != "f":
+        return picture
+    gaps = ~np.isfinite(picture).all(axis=-1)
+    if not gaps.any():
+        return picture
+    if gaps.all():
+        return np.zeros_like(picture)
+    nearest = distance_transform_edt(gaps, return_distances=False, return_indices=True)
+    filled: Array = picture[tuple(nearest)]
+    return filled
+
+
+def continued(start: int, stop: int, size: int, padded: int) -> Array:
+    """Return indices that continue 0..size-1 by reflection, or by the edge where too short."""
+    index = np.arange(start, stop)
+    reflects = padded - size < size
+    return np.where(index < size, index, 2 * (size - 1) - index if reflects else size - 1)
+
+
+def as_slice(index: Array) -> Any:
+    """Turn consecutive indices into a slice, which makes a view instead of a copy."""
+    if index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index

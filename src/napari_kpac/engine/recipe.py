@@ -23,7 +23,7 @@ from napari_kpac.core.errors import ConfigError, FileError, KpacError, RecipeErr
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.pictures import WRITABLE, description_of, read_image
+from napari_kpac.images import WRITABLE, description_of, read_image
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1

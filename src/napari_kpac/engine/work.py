@@ -51,7 +51,7 @@ class Work(Protocol):
 
     layout: Layout
     range: PixelRange
-    by_block: bool
+    by_chunk: bool
     scale: int
     """Pixels per cell of alpha."""
 
@@ -98,12 +98,12 @@ class NetworkWork:
     ) -> None:
         self.job = Job.prepare(image, options, views=views, model=model, pixel_range=pixel_range)
         self.layout, self.range = self.job.layout, self.job.range
-        self.by_block = self.job.by_block
+        self.by_chunk = self.job.by_chunk
         self.scale = self.job.net.config.multiple
         modulation.check(self.job.net.config, self.layout.size)
         self.modulation = modulation
         # What is read by block is not held; its result may be.
-        pictures = 1 if self.by_block else held if self.job.bytes_per_picture <= LARGE else 2
+        pictures = 1 if self.by_chunk else held if self.job.bytes_per_picture <= LARGE else 2
         self.plan = plan or self.job.plan(pictures=pictures)
         if recorded is not None:
             self.plan = recorded_plan(recorded, self.plan, self.scale)

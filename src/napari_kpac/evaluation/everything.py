@@ -23,7 +23,7 @@ from napari_kpac.evaluation.panels import Picture
 from napari_kpac.evaluation.tables import Table
 from napari_kpac.evaluation.variant_report import write_variants
 from napari_kpac.evaluation.variants import VariantOptions, variant_steps
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 
 EPSILON = 0.01
 """Of the inverse kernels."""

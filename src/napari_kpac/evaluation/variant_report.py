@@ -20,7 +20,7 @@ from napari_kpac.evaluation.paper import PaperRow
 from napari_kpac.evaluation.report import environment
 from napari_kpac.evaluation.tables import Table, printed
 from napari_kpac.evaluation.variants import Compared
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 
 SHOWN = 3
 """Crops that are shown of an experiment."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.files import append, read_text, replacing
-from napari_kpac.pictures import write_image
+from napari_kpac.images import write_image
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.validation import Scores
 

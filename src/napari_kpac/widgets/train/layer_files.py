@@ -16,8 +16,8 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.arrays import as_array, layout_of, read_plane
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
+from napari_kpac.images import write_image
 from napari_kpac.optics.pixels import from_unit
-from napari_kpac.pictures import write_image
 from napari_kpac.widgets.train.source import ChosenData, LayerData
 
 

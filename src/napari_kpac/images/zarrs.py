@@ -15,9 +15,9 @@ import numpy as np
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.packages import require
 from napari_kpac.core.units import long_unit, short_unit
-from napari_kpac.pictures.bounds import check_claim
-from napari_kpac.pictures.metadata import Metadata
-from napari_kpac.pictures.stored import StoredArray
+from napari_kpac.images.arrays import StoredArray
+from napari_kpac.images.bounds import check_claim
+from napari_kpac.images.metadata import Metadata
 
 SUFFIXES = (".zarr",)
 RECIPE = "napari_kpac"

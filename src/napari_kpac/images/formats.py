@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from napari_kpac.core.errors import FileError, KpacError, MissingExtraError
 from napari_kpac.core.files import replacing
-from napari_kpac.pictures import plain, raw, tiff, zarrs
-from napari_kpac.pictures.bounds import check_claim
-from napari_kpac.pictures.metadata import Metadata
+from napari_kpac.images import plain, raw, tiff, zarrs
+from napari_kpac.images.bounds import check_claim
+from napari_kpac.images.metadata import Metadata
 
 PLAIN, TIFF, ZARR, RAW = plain.SUFFIXES, tiff.SUFFIXES, zarrs.SUFFIXES, raw.SUFFIXES
 SUFFIXES = PLAIN + TIFF

@@ -6,7 +6,7 @@ import tifffile
 from PIL import Image
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.pictures import list_pictures, picture_size, read_image, write_image
+from napari_kpac.images import list_pictures, picture_size, read_image, write_image
 
 NOISE = np.random.default_rng(0).integers(0, 255, (40, 64, 3), np.uint8)
 

@@ -11,9 +11,9 @@ import numpy as np
 from PIL import ExifTags, Image
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.pictures import tiff
-from napari_kpac.pictures.formats import SUFFIXES, TIFF, UNREADABLE
-from napari_kpac.pictures.plain import opened
+from napari_kpac.images import tiff
+from napari_kpac.images.formats import SUFFIXES, TIFF, UNREADABLE
+from napari_kpac.images.plain import opened
 
 TURNED = (5, 6, 7, 8)
 """Orientations that swap height and width."""

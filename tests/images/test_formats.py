@@ -10,15 +10,15 @@ from PIL import Image, ImageOps
 from PIL.TiffImagePlugin import IFDRational
 
 import napari_kpac as kpac
-from napari_kpac.pictures import (
+from napari_kpac.images import (
     description_of,
     open_picture,
     read_image,
     start_picture,
     write_image,
 )
-from napari_kpac.pictures.mapped import MappedArray
-from tests.pictures.conftest import EXPOSURE, SRGB, photograph_exif, write_dng
+from napari_kpac.images.arrays import MappedArray
+from tests.images.conftest import EXPOSURE, SRGB, photograph_exif, write_dng
 
 RECIPE = json.dumps({"format": "napari-kpac-recipe", "text": 'a "quoted" <b>µ</b>'})
 
@@ -127,7 +127,7 @@ def test_tiff(photo, tmp_path, kind, streamed, monkeypatch):
         iccprofile=SRGB if "S" in axes else None, **colour,
     )  # fmt: skip
     if streamed:
-        monkeypatch.setattr("napari_kpac.pictures.tiff.WHOLE_UP_TO", 0)
+        monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
     expected = stored if axes[0] != "S" else np.moveaxis(stored, 0, -1)
     with open_picture(source) as picture:
         assert isinstance(picture.array, np.ndarray) == (not streamed or kind == "planar")

@@ -15,11 +15,11 @@ import numpy as np
 
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.files import naming, put_in_place, temporary_beside
-from napari_kpac.pictures import plain
-from napari_kpac.pictures.formats import PLAIN, WRITABLE, ZARR, write_image
-from napari_kpac.pictures.mapped import MappedArray
-from napari_kpac.pictures.metadata import Metadata
-from napari_kpac.pictures.zarrs import ZarrTarget
+from napari_kpac.images import plain
+from napari_kpac.images.arrays import MappedArray
+from napari_kpac.images.formats import PLAIN, WRITABLE, ZARR, write_image
+from napari_kpac.images.metadata import Metadata
+from napari_kpac.images.zarrs import ZarrTarget
 
 
 class Target(Protocol):

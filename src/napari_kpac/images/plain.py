@@ -16,8 +16,8 @@ import numpy as np
 from PIL import Image
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.pictures.bounds import DEFLATED, check_claim
-from napari_kpac.pictures.metadata import (
+from napari_kpac.images.bounds import DEFLATED, check_claim
+from napari_kpac.images.metadata import (
     ORIENTATION,
     Array,
     Metadata,

@@ -1,6 +1,6 @@
-"""Pictures that stay where they are (in a file, in a store) and are read part by part.
+"""Planes that stay where they are (in a file, in a store) and are read chunk by chunk.
 
-Not for: opening files (napari_kpac.pictures).
+Not for: opening files (napari_kpac.images).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
 
 SMALLEST_SHARE = 4
-"""A store whose blocks are not at least this many times smaller than a picture is read whole."""
+"""A store whose chunks are not at least this many times smaller than a picture is read whole."""
 ROWS_AT_ONCE = 256
 
 
-class BlockPlane:
+class ChunkedPlane:
     """One picture as (H, W, channels); what is indexed is loaded, and nothing is kept."""
 
     def __init__(self, array: Any, plane: Plane, layout: Layout) -> None:
@@ -45,8 +45,8 @@ class BlockPlane:
         return self[slice(None), slice(None)]
 
 
-def is_read_by_block(array: Any, layout: Layout) -> bool:
-    """Tell whether parts of a picture can be read for much less than the price of all of it.
+def is_read_by_chunk(array: Any, layout: Layout) -> bool:
+    """Return True if parts of a plane can be read for much less than the price of all of it.
 
     Stores say so by their ``chunks``, one size per axis. (Dask's chunks are lists: to read a
     part of those again and again would mean to compute them as often.)
@@ -57,9 +57,9 @@ def is_read_by_block(array: Any, layout: Layout) -> bool:
     if len(chunks) != len(layout.shape) or not all(isinstance(n, int) for n in chunks):
         return False
     start = len(layout.leading)
-    block = int(np.prod(chunks[start : start + 2], dtype=np.int64))
+    chunk = int(np.prod(chunks[start : start + 2], dtype=np.int64))
     height, width = layout.size
-    return block * SMALLEST_SHARE <= height * width
+    return chunk * SMALLEST_SHARE <= height * width
 
 
 def _cut(index: Any) -> tuple[slice, Any]:

@@ -1,6 +1,6 @@
-"""Pixels in a file as an array: every access maps just what it needs, and nothing stays.
+"""Arrays whose pixels stay in files: every access reads just what it needs, and nothing stays.
 
-Not for: compressed pixels.
+Not for: opening the files (tiff.py, zarrs.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from napari_kpac.core.errors import FileError
 from napari_kpac.core.files import reserve
-from napari_kpac.pictures.metadata import Array
+from napari_kpac.images.metadata import Array
 
 ROWS = 64
 
@@ -62,3 +63,30 @@ class MappedArray:
     def mapped(self, mode: Any = "r") -> np.memmap[Any, Any]:
         """Map all of it; what is touched counts as memory of the process until it is let go."""
         return np.memmap(self.path, self.stored, mode, self.offset, self.shape)
+
+
+class StoredArray:
+    """Shape, dtype, chunks and slicing of an array whose parts are read when asked for."""
+
+    def __init__(self, path: Path, inner: Any) -> None:
+        self.path, self.inner = path, inner
+        self.shape = tuple(int(n) for n in inner.shape)
+        self.dtype = np.dtype(inner.dtype)
+        self.chunks = tuple(int(n) for n in inner.chunks)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __getitem__(self, place: Any) -> Array:
+        try:
+            return np.asarray(self.inner[place])
+        except MemoryError as error:
+            raise FileError(f"{self.path}: too large for the memory that is free") from error
+        except Exception as error:  # every codec has an error of its own
+            raise FileError(f"{self.path}: a part of it cannot be read ({error})") from error
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        whole = self[...]
+        return whole if dtype is None else whole.astype(dtype)

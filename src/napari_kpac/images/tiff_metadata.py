@@ -15,7 +15,7 @@ import tifffile
 from PIL import Image, TiffImagePlugin
 
 from napari_kpac.core.units import PIXEL, SECONDS, short_unit
-from napari_kpac.pictures.metadata import (
+from napari_kpac.images.metadata import (
     ABOUT_THE_PHOTOGRAPH,
     EXIF_IFD,
     GPS_IFD,

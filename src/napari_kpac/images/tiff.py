@@ -19,11 +19,10 @@ import numpy as np
 import tifffile
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.pictures.bounds import SPARSE, check_claim, check_ome
-from napari_kpac.pictures.mapped import MappedArray
-from napari_kpac.pictures.metadata import Array, Metadata, upright
-from napari_kpac.pictures.stored import StoredArray
-from napari_kpac.pictures.tiff_metadata import append_exif, exif_tags, flavour_of, read_metadata
+from napari_kpac.images.arrays import MappedArray, StoredArray
+from napari_kpac.images.bounds import SPARSE, check_claim, check_ome
+from napari_kpac.images.metadata import Array, Metadata, upright
+from napari_kpac.images.tiff_metadata import append_exif, exif_tags, flavour_of, read_metadata
 
 SUFFIXES = (".tif", ".tiff")
 WHOLE_UP_TO = 64_000_000

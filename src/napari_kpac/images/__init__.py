@@ -3,7 +3,7 @@
 Not for: what the pixels mean (engine).
 """
 
-from napari_kpac.pictures.formats import (
+from napari_kpac.images.formats import (
     PLAIN,
     RAW,
     READABLE,
@@ -20,9 +20,9 @@ from napari_kpac.pictures.formats import (
     write_image,
     write_map,
 )
-from napari_kpac.pictures.metadata import Metadata
-from napari_kpac.pictures.sizes import list_pictures, picture_size
-from napari_kpac.pictures.targets import Target, check_target, start_picture
+from napari_kpac.images.metadata import Metadata
+from napari_kpac.images.sizes import list_pictures, picture_size
+from napari_kpac.images.targets import Target, check_target, start_picture
 
 __all__ = [
     "PLAIN",

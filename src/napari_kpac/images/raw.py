@@ -12,7 +12,7 @@ from PIL import Image, ImageCms
 
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.packages import require
-from napari_kpac.pictures.metadata import ABOUT_THE_PHOTOGRAPH, Array, Metadata, plain_exif
+from napari_kpac.images.metadata import ABOUT_THE_PHOTOGRAPH, Array, Metadata, plain_exif
 
 SUFFIXES = (
     ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw",
