@@ -130,7 +130,7 @@ def write_large(path: Path, height: int, width: int) -> None:
 def child(given: argparse.Namespace) -> None:
     """Deblur one file as the terminal does and print the memory of this process."""
     from napari_kpac.cli import main
-    from napari_kpac.evaluation.memory import peak_memory_here
+    from napari_kpac.evaluation.speed import peak_memory_here
 
     source = Path(given.child)
     kpac.load(given.model)

@@ -13,8 +13,8 @@ from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
 ROOMS = (
-    "batch", "datasets", "detection", "engine", "evaluation", "network", "optics", "pictures",
-    "training", "weights",
+    "batch", "datasets", "detection", "engine", "evaluation", "network", "optics", "images",
+    "reproduction", "training", "weights",
 )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from skimage.io import imsave
 
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
-from napari_kpac.evaluation.variants import VariantOptions
 from napari_kpac.weights import ModelCard, save_network
 from tests.engine.conftest import tiny_net
 
@@ -42,26 +41,3 @@ def folders(tmp_path_factory):
                 part = (part + np.roll(part, smooth, 0) + np.roll(part, smooth, 1)) / 3
             imsave(root / what / f"c{i}.png", part.astype(np.uint8), check_contrast=False)
     return root
-
-
-@pytest.fixture(scope="session")
-def variant_photos(tmp_path_factory):
-    """Two photographs to train with, one to judge by."""
-    folder = tmp_path_factory.mktemp("large-photos")
-    pictures = {"a": data.astronaut(), "b": data.coffee(), "c": data.astronaut()[:, ::-1]}
-    for name, picture in pictures.items():
-        imsave(folder / f"{name}.png", picture, check_contrast=False)
-    (folder / "MANIFEST.csv").write_text("file,split\na.png,train\nb.png,val\nc.png,train\n")
-    return folder
-
-
-@pytest.fixture
-def variant_options(variant_photos, tmp_path):
-    """Tiny networks, so that everything takes seconds."""
-    preset = tmp_path / "tiny.toml"
-    preset.write_text(
-        'kind = "synthetic"\nrate = 2e-3\nchannels = 4\nbatch = 1\ncrop = 32\nema = 0.5\n'
-    )
-    return VariantOptions(
-        root=str(variant_photos), steps=4, photos=1, preset=str(preset), device="cpu"
-    )

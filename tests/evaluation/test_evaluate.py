@@ -22,7 +22,7 @@ from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import DataOptions, open_pairs
 from napari_kpac.evaluation.cases import best_and_worst
-from napari_kpac.evaluation.ledger import Ledger, Row
+from napari_kpac.evaluation.results import Ledger, Row
 from napari_kpac.evaluation.study import with_noise
 from napari_kpac.evaluation.summary import summarise
 from napari_kpac.evaluation.tables import tables_of
@@ -245,9 +245,9 @@ def test_plain_folders_have_no_bins(folders, tiny_model, capsys):
 
 
 def test_without_lpips_the_column_says_so(folders, tiny_model, monkeypatch):
-    from napari_kpac.evaluation import perceptual
+    from napari_kpac.evaluation import metrics
 
-    monkeypatch.setattr(perceptual, "find_spec", lambda name: None)
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None)
     found = finish(kpac.evaluate(options(folders, kind="pairs", lpips=True)))
     table = tables_of(found)[0]
     assert "LPIPS not measured: install napari-kpac[metrics]" in table.note

@@ -16,7 +16,7 @@ import pytest
 
 import napari_kpac as kpac
 from napari_kpac.core.files import append, replacing, reserve
-from napari_kpac.evaluation.ledger import Ledger, Row
+from napari_kpac.evaluation.results import Ledger, Row
 from napari_kpac.images import read_image, write_image
 from tests.reliability.writers import WRITERS, content, pixels, rows, zarr
 

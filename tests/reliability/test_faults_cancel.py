@@ -16,12 +16,13 @@ import napari_kpac as kpac
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
 from napari_kpac.engine import allocator
-from napari_kpac.evaluation import EvaluateOptions, costing
-from napari_kpac.evaluation.bench import bench_steps
-from napari_kpac.evaluation.costing import cost_steps
-from napari_kpac.evaluation.experiments import find_experiment
-from napari_kpac.evaluation.variants import variant_steps
+from napari_kpac.evaluation import EvaluateOptions
+from napari_kpac.evaluation.speed import bench_steps
 from napari_kpac.images import read_image, write_image
+from napari_kpac.reproduction import cost as costing
+from napari_kpac.reproduction.cost import cost_steps
+from napari_kpac.reproduction.experiments import find_experiment
+from napari_kpac.reproduction.variants import variant_steps
 from napari_kpac.training import read_trained
 from tests.engine.conftest import tiny_net
 

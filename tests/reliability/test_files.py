@@ -383,7 +383,7 @@ FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.pop
 FORBIDDEN_IMPORTS = {"socket", "ssl", "urllib", "http", "ftplib", "smtplib", "requests", "httpx",
                      "aiohttp", "marshal", "shelve", "dill", "cloudpickle", "joblib"}  # fmt: skip
 STARTING = {
-    "evaluation/bench.py", "evaluation/costing.py", "training/processes.py", "training/speed.py",
+    "evaluation/speed.py", "reproduction/cost.py", "training/processes.py", "training/speed.py",
 }  # fmt: skip
 """They run this package again, in further processes: to measure it, or to learn on all cores."""
 PARSING = {"weights/unpickle.py", "training/perceptual.py"}

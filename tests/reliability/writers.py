@@ -72,7 +72,7 @@ def state(path, version):
 
 def rows(path, version):
     """A table that grows: it may be longer afterwards, but never cut short."""
-    from napari_kpac.evaluation.ledger import Ledger, Row
+    from napari_kpac.evaluation.results import Ledger, Row
 
     ledger = Ledger(("psnr",), path)
     for number in range(200):

@@ -14,7 +14,7 @@ from napari_kpac.cli import reproduce_figures, reproduce_variants
 from napari_kpac.cli.common import Commands, add_command, print_json, print_table, print_tables
 
 if TYPE_CHECKING:
-    from napari_kpac.evaluation import CountRow
+    from napari_kpac.reproduction import CountRow
 
 
 def register(commands: Commands) -> None:
@@ -62,8 +62,8 @@ def register(commands: Commands) -> None:
 
 
 def _params(given: argparse.Namespace) -> None:
-    from napari_kpac.evaluation import parameter_tables
-    from napari_kpac.evaluation.cost_tables import parameters_as_tables
+    from napari_kpac.reproduction import parameter_tables
+    from napari_kpac.reproduction.cost import parameters_as_tables
 
     if given.json:
         _print_tables_json(parameter_tables())
@@ -72,8 +72,8 @@ def _params(given: argparse.Namespace) -> None:
 
 
 def _flops(given: argparse.Namespace) -> None:
-    from napari_kpac.evaluation import flops_tables
-    from napari_kpac.evaluation.cost_tables import flops_as_tables
+    from napari_kpac.reproduction import flops_tables
+    from napari_kpac.reproduction.cost import flops_as_tables
 
     if given.json:
         _print_tables_json(flops_tables())
@@ -89,8 +89,8 @@ def _inverse_kernels(given: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from napari_kpac.core.files import write_record
-    from napari_kpac.evaluation import inverse_kernel_figures
     from napari_kpac.images import write_image
+    from napari_kpac.reproduction import inverse_kernel_figures
 
     numbers: dict[str, Any] = {"epsilon": given.epsilon}
     written = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from napari_kpac.cli.common import Commands, add_command, print_json, print_tables
 
 if TYPE_CHECKING:
-    from napari_kpac.evaluation.figures import NetworkFigure
+    from napari_kpac.reproduction.figures import NetworkFigure
 
 
 def register(targets: Commands) -> None:
@@ -69,8 +69,7 @@ def _add_network(figure: argparse.ArgumentParser) -> None:
 
 def _cost(given: argparse.Namespace) -> None:
     from napari_kpac.cli.progress import show
-    from napari_kpac.evaluation.cost_tables import cost_table
-    from napari_kpac.evaluation.costing import cost_steps
+    from napari_kpac.reproduction.cost import cost_steps, cost_table
 
     rows = show(cost_steps(given.size, given.repeats), "cost", "network")
     if given.json:
@@ -80,21 +79,21 @@ def _cost(given: argparse.Namespace) -> None:
 
 
 def _attention(given: argparse.Namespace) -> None:
-    from napari_kpac.evaluation.figures import attention_figure
+    from napari_kpac.reproduction.figures import attention_figure
 
     name, picture = _picture(given.picture)
     _write(given, f"{name}-attention", attention_figure(picture, given.model, given.device))
 
 
 def _modulation(given: argparse.Namespace) -> None:
-    from napari_kpac.evaluation.figures import modulation_figure
+    from napari_kpac.reproduction.figures import modulation_figure
 
     name, picture = _picture(given.picture)
     _write(given, f"{name}-modulation", modulation_figure(picture, given.model, given.device))
 
 
 def _limits(given: argparse.Namespace) -> None:
-    from napari_kpac.evaluation.limits import limits_figure
+    from napari_kpac.reproduction.limits import limits_figure
 
     _write(given, "limits", limits_figure(given.model, given.device))
 

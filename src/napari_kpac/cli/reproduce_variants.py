@@ -14,7 +14,7 @@ from napari_kpac.cli.common import Commands, Run, add_command, print_json, print
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.tables import Table
-    from napari_kpac.evaluation.variants import VariantOptions
+    from napari_kpac.reproduction.variants import VariantOptions
 
 TARGETS = {
     "weight-sharing": "train with and without weight sharing",
@@ -72,9 +72,9 @@ def register(targets: Commands) -> None:
 def _one(name: str) -> Run:
     def run(given: argparse.Namespace) -> None:
         from napari_kpac.cli.progress import show
-        from napari_kpac.evaluation.experiments import find_experiment
-        from napari_kpac.evaluation.variant_report import write_variants
-        from napari_kpac.evaluation.variants import variant_steps
+        from napari_kpac.reproduction.experiments import find_experiment
+        from napari_kpac.reproduction.report import write_variants
+        from napari_kpac.reproduction.variants import variant_steps
 
         experiments = [find_experiment(name)]
         steps = variant_steps(experiments, _options(given), given.output)
@@ -86,7 +86,7 @@ def _one(name: str) -> Run:
 
 def _all(given: argparse.Namespace) -> None:
     from napari_kpac.cli.progress import show
-    from napari_kpac.evaluation.everything import everything_steps
+    from napari_kpac.reproduction.report import everything_steps
 
     _tell(given, show(everything_steps(_options(given), given.output), "all", "step"))
 
@@ -102,7 +102,7 @@ def _tell(given: argparse.Namespace, tables: list[Table]) -> None:
 
 
 def _options(given: argparse.Namespace) -> VariantOptions:
-    from napari_kpac.evaluation.variants import VariantOptions
+    from napari_kpac.reproduction.variants import VariantOptions
 
     return VariantOptions(
         root=given.root,

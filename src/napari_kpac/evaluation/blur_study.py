@@ -19,11 +19,11 @@ from napari_kpac.datasets import open_masked
 from napari_kpac.datasets.cuhk import MaskedPicture
 from napari_kpac.detection import detect
 from napari_kpac.detection.scores import BETAS_SQUARED, RULES, ScoreReport, score
-from napari_kpac.evaluation.comparators import make_models
-from napari_kpac.evaluation.ledger import Key, Row
+from napari_kpac.evaluation.methods import make_models
 from napari_kpac.evaluation.metrics import Picture
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.probe import Evidence
+from napari_kpac.evaluation.results import Key, Row
 
 UPSAMPLINGS = (1, 2, 4)
 RULE_NAMES = (*RULES, *(f"best F{beta:g}" for beta in BETAS_SQUARED))

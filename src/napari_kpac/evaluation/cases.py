@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import uniform_filter
 
-from napari_kpac.evaluation.comparators import Comparator, Unchanged
-from napari_kpac.evaluation.ledger import Ledger
+from napari_kpac.evaluation.methods import Comparator, Unchanged
 from napari_kpac.evaluation.metrics import Picture, psnr, squared_error
+from napari_kpac.evaluation.results import Ledger
 from napari_kpac.evaluation.study import PairStudy
 from napari_kpac.evaluation.summary import INPUT
 

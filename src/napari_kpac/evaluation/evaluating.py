@@ -11,8 +11,8 @@ from pathlib import Path
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.evaluation.blur_study import BlurStudy
-from napari_kpac.evaluation.ledger import Ledger, Row
 from napari_kpac.evaluation.options import EvaluateOptions
+from napari_kpac.evaluation.results import Ledger, Row
 from napari_kpac.evaluation.study import PairStudy
 from napari_kpac.evaluation.summary import Line, summarise
 

@@ -18,16 +18,15 @@ from napari_kpac.datasets.pair import Floats, Pair, Pairs
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.bins import bin_columns, bin_scores
-from napari_kpac.evaluation.comparators import (
+from napari_kpac.evaluation.methods import (
     Comparator,
     ModelComparator,
     Unchanged,
     make_models,
+    make_rival,
 )
-from napari_kpac.evaluation.ledger import Key, Row
-from napari_kpac.evaluation.metrics import Picture
+from napari_kpac.evaluation.metrics import Picture, lpips_measure, why_no_lpips
 from napari_kpac.evaluation.options import EvaluateOptions
-from napari_kpac.evaluation.perceptual import lpips_measure, why_no_lpips
 from napari_kpac.evaluation.probe import (
     Evidence,
     Probe,
@@ -36,7 +35,7 @@ from napari_kpac.evaluation.probe import (
     probe_columns,
     variance_evidence,
 )
-from napari_kpac.evaluation.rivals import make_rival
+from napari_kpac.evaluation.results import Key, Row
 
 DIFFERENCE = "result minus sharp"
 """The picture of a row that has a sign: the mean over the channels."""

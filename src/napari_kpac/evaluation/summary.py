@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.evaluation.bins import BINS, GAIN_BINS, column
-from napari_kpac.evaluation.ledger import Ledger, Row
 from napari_kpac.evaluation.muting import EVERYTHING, bin_place, cost_column
 from napari_kpac.evaluation.probe import separation
+from napari_kpac.evaluation.results import Ledger, Row
 
 INPUT = "input"
 ALL_PIXELS = "all pixels"

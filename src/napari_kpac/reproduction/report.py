@@ -1,26 +1,39 @@
-"""What training the paper's variants showed: tables, crops side by side, a page.
+"""Reports: variants beside the paper's rows, and everything on one page.
 
-Not for: training them (variants).
+Not for: measuring (variants, cost, figures).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from skimage import data
 
 from napari_kpac.core.files import replacing, write_record
+from napari_kpac.core.progress import Steps
 from napari_kpac.evaluation.cases import crop_where
-from napari_kpac.evaluation.experiments import Experiment
 from napari_kpac.evaluation.metrics import psnr, squared_error
 from napari_kpac.evaluation.page import Section, page, picture_html, table_html
 from napari_kpac.evaluation.panels import Cell, Picture, sheet
 from napari_kpac.evaluation.paper import PaperRow
 from napari_kpac.evaluation.report import environment
 from napari_kpac.evaluation.tables import Table, printed
-from napari_kpac.evaluation.variants import Compared
 from napari_kpac.images import write_image
+from napari_kpac.reproduction.cost import (
+    SIZE,
+    cost_steps,
+    cost_table,
+    flops_as_tables,
+    parameters_as_tables,
+)
+from napari_kpac.reproduction.experiments import EXPERIMENTS, Experiment
+from napari_kpac.reproduction.figures import attention_figure, modulation_figure
+from napari_kpac.reproduction.inverse_kernels import inverse_kernel_figures
+from napari_kpac.reproduction.limits import limits_figure
+from napari_kpac.reproduction.variants import Compared, VariantOptions, variant_steps
 
 SHOWN = 3
 """Crops that are shown of an experiment."""
@@ -118,3 +131,32 @@ def _plain(experiments: Sequence[Experiment], compared: Compared) -> dict[str, A
 
 def _cells(scores: Any) -> tuple[str, str, str]:
     return f"{scores['psnr']:.2f}", f"{scores['ssim']:.4f}", f"{scores['mae']:.4f}"
+
+
+EPSILON = 0.01
+"""Of the inverse kernels."""
+
+
+def everything_steps(
+    options: VariantOptions, folder: Path, size: tuple[int, int] = SIZE
+) -> Steps[list[Table]]:
+    """Train all variants of all experiments, measure the cost at a size, draw every figure."""
+    experiments = list(EXPERIMENTS.values())
+    compared = yield from variant_steps(experiments, options, folder)
+    costs = cost_table((yield from cost_steps(size)), size)
+    counted = [*parameters_as_tables(), *flops_as_tables()]
+    sections = [Section(table.title, table_html(table)) for table in (costs, *counted)]
+    for title, name, picture in _figures(options.device):
+        write_image(folder / f"{name}.png", picture)
+        sections.append(Section(title, picture_html(picture / np.float32(255), title)))
+    return [costs, *counted, *write_variants(experiments, compared, sections)]
+
+
+def _figures(device: str) -> Iterator[tuple[str, str, Picture]]:
+    """Draw the figures that need no training of their own: title, name, picture."""
+    for figure in inverse_kernel_figures(EPSILON):
+        yield f"Inverse kernels: {figure.name.replace('_', ' ')}", figure.name, figure.picture
+    photo = data.coffee()
+    yield "Scale attention", "attention", attention_figure(photo, device=device).picture
+    yield "Modulated attention", "modulation", modulation_figure(photo, device=device).picture
+    yield "Known limits", "limits", limits_figure(device=device).picture

@@ -6,18 +6,22 @@ Not for: quality, or anything that a test asserts.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine import DeblurOptions, Modulation, Session, deblur, deblur_steps, devices
@@ -27,11 +31,92 @@ from napari_kpac.engine.model import prepare
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect
 from napari_kpac.engine.plan import make_plan
 from napari_kpac.engine.stages import Stages, stores
-from napari_kpac.evaluation.memory import peak_memory_here
-from napari_kpac.evaluation.naive import NaiveForward
-from napari_kpac.network import KPACNet, count_flops
+from napari_kpac.network import KPACConfig, KPACNet, count_flops
 from napari_kpac.training.options import TrainOptions, TrainPrecision
 from napari_kpac.training.speed import pixels_per_second
+
+
+def peak_memory_here() -> int:
+    """Return the peak resident memory of this process in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # The kernel's rusage would count the parent's memory too, as it was at the fork.
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        if found:
+            return int(found[1]) * 1024
+    try:
+        import resource
+    except ImportError:
+        import psutil
+
+        return int(psutil.Process().memory_info()._asdict()["peak_wset"])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+class NaiveForward:
+    """A plain forward pass with the weights of a network."""
+
+    def __init__(self, net: KPACNet) -> None:
+        self.config: KPACConfig = net.config
+        self.w = {name: tensor.contiguous() for name, tensor in net.state_dict().items()}
+
+    @torch.no_grad()
+    def __call__(self, image: Tensor) -> Tensor:
+        """Deblur (1, 3, H, W) in [-1, 1]."""
+        x, skips = image, []
+        for level in range(self.config.levels + 1):
+            if level:
+                x = self._conv(F.pad(x, (0, 1, 0, 1)), f"encoder.levels.{level}.enter", stride=2)
+            else:
+                x = self._conv(x, "encoder.levels.0.enter", padding=2)
+            x = self._conv(F.leaky_relu(x, 0.2), f"encoder.levels.{level}.refine", padding=1)
+            x = F.leaky_relu(x, 0.2)
+            skips.append(x)
+        features = [skips.pop()]
+        for block in range(self.config.blocks):
+            features.append(self._block(f"blocks.{block}", features[-1]))
+        x = F.leaky_relu(self._conv(torch.cat(features, 1), "decoder.gather", padding=1), 0.2)
+        x = F.leaky_relu(self._conv(x, "decoder.refine", padding=1), 0.2)
+        for level in range(self.config.levels):
+            name, last = f"decoder.levels.{level}", level == self.config.levels - 1
+            weight, bias = self.w[f"{name}.up.weight"], self.w[f"{name}.up.bias"]
+            x = F.leaky_relu(F.conv_transpose2d(x, weight, bias, stride=2, padding=1), 0.2)
+            merged = torch.cat((x, skips.pop()), 1)
+            x = self._conv(merged, f"{name}.merge", padding=2 if last else 1)
+            x = x if last else F.leaky_relu(x, 0.2)
+        return image + x
+
+    def _conv(self, x: Tensor, name: str, padding: int = 0, stride: int = 1) -> Tensor:
+        weight, bias = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
+        return F.conv2d(x, weight, bias, padding=padding, stride=stride)
+
+    def _block(self, name: str, x: Tensor) -> Tensor:
+        a = x
+        for layer in range(4):
+            prefix = f"{name}.scale.hidden.{layer}"
+            weight, bias = self.w[f"{prefix}.weight"], self.w[f"{prefix}.bias"]
+            a = F.leaky_relu(F.conv2d(a, weight, bias, padding=4, dilation=2), 0.2)
+        alpha = torch.sigmoid(self._conv(a, f"{name}.scale.head", padding=2))
+        hidden = F.linear(
+            x.mean((2, 3)),
+            self.w[f"{name}.shape.squeeze.weight"],
+            self.w[f"{name}.shape.squeeze.bias"],
+        )
+        beta = torch.sigmoid(
+            F.linear(
+                F.leaky_relu(hidden, 0.2),
+                self.w[f"{name}.shape.expand.weight"],
+                self.w[f"{name}.shape.expand.bias"],
+            )
+        )[:, :, None, None]
+        kernel = self.w[f"{name}.atrous.0.weight"]
+        weighted = []
+        for i, d in enumerate(self.config.dilations):
+            branch = F.leaky_relu(F.conv2d(x, kernel, padding=2 * d, dilation=d), 0.2)
+            weighted.append(branch * alpha[:, i : i + 1] * beta)
+        return F.leaky_relu(self._conv(torch.cat(weighted, 1), f"{name}.fusion", padding=1), 0.2)
+
 
 SIZE = (720, 1280)
 SLIDER_SIZE = (512, 512)
@@ -165,7 +250,7 @@ def peak_memory(
     height: int, width: int, *, kept: bool | None = None, budget: int | None = None
 ) -> int:
     """Peak resident memory in bytes of a fresh process that deblurs a picture of that size."""
-    call = [sys.executable, "-m", "napari_kpac.evaluation.bench", str(height), str(width)]
+    call = [sys.executable, "-m", "napari_kpac.evaluation.speed", str(height), str(width)]
     call += [str(kept), str(budget)]
     done = subprocess.run(call, capture_output=True, text=True, check=True)  # noqa: S603
     return int(json.loads(done.stdout)["peak"])

@@ -9,10 +9,10 @@ from skimage.io import imread, imsave
 
 import napari_kpac as kpac
 from napari_kpac.cli import main
-from napari_kpac.evaluation import costing
 from napari_kpac.evaluation.drawing import line_plot
-from napari_kpac.evaluation.figures import attention_figure, modulation_figure
 from napari_kpac.network import count_parameters
+from napari_kpac.reproduction import cost as costing
+from napari_kpac.reproduction.figures import attention_figure, modulation_figure
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from skimage.io import imread
 from napari_kpac import KpacError
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
-from napari_kpac.evaluation import variants as module
 from napari_kpac.evaluation.benchmark import SyntheticCases
-from napari_kpac.evaluation.experiments import EXPERIMENTS, find_experiment
 from napari_kpac.evaluation.metrics import psnr
-from napari_kpac.evaluation.variant_report import table, write_variants
-from napari_kpac.evaluation.variants import train_options, variant_steps
+from napari_kpac.reproduction import variants as module
+from napari_kpac.reproduction.experiments import EXPERIMENTS, find_experiment
+from napari_kpac.reproduction.report import table, write_variants
+from napari_kpac.reproduction.variants import train_options, variant_steps
 from napari_kpac.training import read_trained
 
 
@@ -170,8 +170,8 @@ def test_a_bad_time_is_a_mistake_in_the_call(text, capsys):
 
 @pytest.mark.long
 def test_everything_goes_into_one_report(variant_options, tmp_path, monkeypatch):
-    from napari_kpac.evaluation import costing
-    from napari_kpac.evaluation.everything import everything_steps
+    from napari_kpac.reproduction import cost as costing
+    from napari_kpac.reproduction.report import everything_steps
 
     monkeypatch.setattr(costing, "NETWORKS", costing.NETWORKS[:2])
     tables = finish(everything_steps(variant_options, tmp_path, size=(32, 64)))

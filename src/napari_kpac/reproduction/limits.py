@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from napari_kpac.engine import deblur
 from napari_kpac.engine.model import Model
-from napari_kpac.evaluation.figures import AMPLIFIED, NetworkFigure
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.evaluation.panels import Cell, sheet
 from napari_kpac.optics import Aperture, defocus
+from napari_kpac.reproduction.figures import AMPLIFIED, NetworkFigure
 
 LIGHTS = 40
 DIMMED = 0.45

@@ -23,9 +23,9 @@ from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.pair import Floats, Pair
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.benchmark import SyntheticCases
-from napari_kpac.evaluation.experiments import Experiment, Variant
 from napari_kpac.evaluation.study import with_noise
 from napari_kpac.network import count_parameters
+from napari_kpac.reproduction.experiments import Experiment, Variant
 from napari_kpac.training import TrainOptions, preset, read_trained, resume, train
 from napari_kpac.training.run_folder import OPTIONS, STATE
 from napari_kpac.training.starting import start_network
