@@ -5,7 +5,7 @@ import pytest
 
 from napari_kpac import KpacError
 from napari_kpac.datasets import DataOptions, open_dpdd, open_folders, open_pairs
-from napari_kpac.datasets.radius_files import write_radius
+from napari_kpac.datasets.pairs import write_radius
 from napari_kpac.training import TrainOptions, train
 from napari_kpac.training.examples import open_data
 from tests.datasets.making import picture, save

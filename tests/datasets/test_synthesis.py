@@ -12,7 +12,7 @@ from napari_kpac import KpacError
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
-from napari_kpac.datasets.radius_files import read_radius, write_radius
+from napari_kpac.datasets.pairs import read_radius, write_radius
 from napari_kpac.images import read_image
 
 

@@ -12,8 +12,7 @@ from napari_kpac.core.errors import ConfigError, ImageError, KpacError
 from napari_kpac.core.options import SOURCES, DetectionOptions
 from napari_kpac.core.progress import finish
 from napari_kpac.detection import Curve, decide, detect_steps, measure_steps
-from napari_kpac.detection.sources import _FAMILIES, family
-from napari_kpac.detection.variance import FLOOR, LARGEST, local_variance_blur
+from napari_kpac.detection.estimators import _FAMILIES, FLOOR, LARGEST, family, local_variance_blur
 from tests.engine.conftest import tiny_net
 
 NET = tiny_net(3, double=False)

@@ -10,9 +10,14 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 
 from napari_kpac.core.errors import ConfigError, FileError, ImageError, KpacError
 from napari_kpac.core.options import DetectionOptions, ImageOptions
-from napari_kpac.detection import export as module
-from napari_kpac.detection.colours import colour_table
-from napari_kpac.detection.export import export, export_table, settings_name, slice_names
+from napari_kpac.detection import files as module
+from napari_kpac.detection.files import (
+    colour_table,
+    export,
+    export_table,
+    settings_name,
+    slice_names,
+)
 from napari_kpac.images import read_image, write_image
 
 NOTE = json.dumps({"model": "tiny", "unit": "µm"})

@@ -7,7 +7,7 @@ from skimage.io import imsave
 from skimage.transform import resize
 
 from napari_kpac import KpacError, defocus
-from napari_kpac.datasets.photos import split_of
+from napari_kpac.datasets.photographs import split_of
 from napari_kpac.evaluation.benchmark import SIDE, SyntheticCases
 from napari_kpac.evaluation.bins import BINS, inside
 from napari_kpac.evaluation.texture import textured

@@ -5,7 +5,7 @@ import pytest
 from skimage import data
 
 from napari_kpac import Modulation, deblur
-from napari_kpac.datasets.pair import Pair
+from napari_kpac.datasets.pairs import Pair
 from napari_kpac.evaluation.methods import ModelComparator, make_models
 from napari_kpac.evaluation.metrics import fitted, psnr
 from napari_kpac.evaluation.muting import cost_column, muting_columns

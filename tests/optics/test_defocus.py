@@ -10,7 +10,7 @@ import napari_kpac as kpac
 from napari_kpac import KpacError
 from napari_kpac.optics import Aperture, apply_kernel, defocus, psf, radius_map
 from napari_kpac.optics.batch import Noise, defocus_batch
-from napari_kpac.optics.layers import cut
+from napari_kpac.optics.compositing import cut
 from napari_kpac.optics.light import to_linear, to_srgb
 
 seeds = st.integers(0, 2**32 - 1)

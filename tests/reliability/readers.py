@@ -22,8 +22,8 @@ import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.core.errors import FileError
 from napari_kpac.datasets import open_cuhk, open_dpdd, open_folders
-from napari_kpac.datasets.photos import photos_of_split
-from napari_kpac.datasets.radius_files import write_radius
+from napari_kpac.datasets.pairs import write_radius
+from napari_kpac.datasets.photographs import photos_of_split
 from napari_kpac.engine import load_recipe
 from napari_kpac.images import Metadata, description_of, open_picture, picture_size, write_image
 from napari_kpac.training.loop import read_trained

@@ -15,7 +15,7 @@ import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.datasets.photos import photos_of_split
+from napari_kpac.datasets.photographs import photos_of_split
 from napari_kpac.engine import load_recipe
 from napari_kpac.images import open_picture, picture_size, read_image
 from napari_kpac.weights import ModelCard, install, save_network

@@ -80,19 +80,19 @@ def rows(path, version):
 
 
 def radius(path, version):
-    from napari_kpac.datasets.radius_files import write_radius
+    from napari_kpac.datasets.pairs import write_radius
 
     write_radius(path, pixels(version, np.float32, (60, 80)) / 50)
 
 
 def blur(path, version):
-    from napari_kpac.detection.export import export
+    from napari_kpac.detection.files import export
 
     export(path, pixels(version)[..., 0] / np.float32(255))
 
 
 def columns(path, version):
-    from napari_kpac.detection.export import export_table
+    from napari_kpac.detection.files import export_table
 
     export_table(path, {"x": [version] * 9000})
 

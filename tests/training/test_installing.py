@@ -9,8 +9,7 @@ from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.signals import catalogue
 from napari_kpac.images import write_image
 from napari_kpac.training import TrainOptions, train
-from napari_kpac.training.installing import install_best
-from napari_kpac.training.run_folder import RunFolder
+from napari_kpac.training.run_folder import RunFolder, install_best
 from napari_kpac.weights import ModelCard, remove, save_network
 from tests.engine.conftest import tiny_net
 

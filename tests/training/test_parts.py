@@ -11,8 +11,8 @@ from napari_kpac.core.errors import ConfigError, FileError, WeightsError
 from napari_kpac.network import KPACConfig
 from napari_kpac.training import TrainOptions
 from napari_kpac.training.losses import alpha_targets, attention_loss, mean_absolute_error
+from napari_kpac.training.options import rate_at
 from napari_kpac.training.perceptual import PerceptualLoss, layout, read_vgg
-from napari_kpac.training.schedule import rate_at
 from napari_kpac.training.starting import FIRST, start_network, transfer
 from napari_kpac.training.state import (
     Average,

@@ -186,7 +186,7 @@ def test_a_tiny_network_learns_to_obey(one_thread):
     """One blurred picture: with the sliders, no attention comes to mean no change."""
     generator = torch.Generator().manual_seed(0)
     sharp = torch.rand(3, 32, 32, generator=generator).numpy().transpose(1, 2, 0)
-    from napari_kpac.datasets.pair import Pair
+    from napari_kpac.datasets.pairs import Pair
     from napari_kpac.optics import defocus
 
     made = defocus(sharp, 2.0)

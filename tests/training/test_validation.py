@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import napari_kpac as kpac
-from napari_kpac.datasets.pair import Pair
+from napari_kpac.datasets.pairs import Pair
 from napari_kpac.datasets.photographs import PLAIN
 from napari_kpac.images import write_image
 from napari_kpac.training.examples import Data, collate, open_data

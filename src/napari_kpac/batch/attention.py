@@ -24,8 +24,7 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.files import replacing
 from napari_kpac.core.progress import Steps
 from napari_kpac.engine.pixels import PlaneReader
-from napari_kpac.engine.recipe import Recipe
-from napari_kpac.engine.result import upsample
+from napari_kpac.engine.recipe import Recipe, upsample
 from napari_kpac.images import description_of, write_map
 
 SOURCE = "source"

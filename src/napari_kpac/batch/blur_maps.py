@@ -32,9 +32,8 @@ from napari_kpac.detection import (
     region_table,
     score,
 )
-from napari_kpac.detection.export import export, export_table
-from napari_kpac.detection.planes import Planes
-from napari_kpac.detection.sources import family
+from napari_kpac.detection.estimators import Planes, family
+from napari_kpac.detection.files import export, export_table
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.model import card_of, prepare
 from napari_kpac.images import Metadata

@@ -21,10 +21,10 @@ from napari_kpac.batch.running import run_steps
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.options import DetectionOptions, MapKind
 from napari_kpac.core.progress import Steps
-from napari_kpac.detection.export import SUFFIXES as MAP_SUFFIXES
-from napari_kpac.detection.export import settings_name
+from napari_kpac.detection.files import SUFFIXES as MAP_SUFFIXES
+from napari_kpac.detection.files import settings_name
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
-from napari_kpac.engine.replay import check_model, recorded_threads
+from napari_kpac.engine.recipe import check_model, recorded_threads
 from napari_kpac.images import WRITABLE
 
 Name = str | os.PathLike[str]

@@ -124,7 +124,7 @@ def _settings(given: argparse.Namespace, recipe: Recipe | None) -> tuple[DeblurO
 
 def _say_what_differs(recipe: Recipe, options: DeblurOptions, batch: BatchOptions) -> None:
     """Tell what keeps a replay from being the same bit by bit."""
-    from napari_kpac.engine.replay import differences, recorded_threads
+    from napari_kpac.engine.recipe import differences, recorded_threads
 
     threads = batch.threads or recorded_threads(recipe.environment)
     found = differences(recipe, options.device, threads)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.datasets.pair import Floats, Pair, Pairs
+from napari_kpac.datasets.pairs import Floats, Pair, Pairs
 
 CHECKED_PAIRS = 32
 """Pairs of a dataset that are looked at, evenly spaced."""

@@ -13,7 +13,7 @@ from skimage.transform import resize
 
 from napari_kpac.core.errors import ImageError
 from napari_kpac.datasets.options import Augmentation
-from napari_kpac.datasets.pair import Floats, Pair
+from napari_kpac.datasets.pairs import Floats, Pair
 
 
 def augment(pair: Pair, options: Augmentation, rng: np.random.Generator) -> Pair:

@@ -13,11 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.core.errors import FileError, KpacError
-from napari_kpac.datasets.faults import Faults, same_size
-from napari_kpac.datasets.matching import find_pictures, match_stems
+from napari_kpac.datasets.matching import Faults, find_pictures, match_stems, same_size
 from napari_kpac.datasets.options import BlurredAs, check_blurred_as
-from napari_kpac.datasets.pair import Floats
-from napari_kpac.datasets.reading import read_rgb
+from napari_kpac.datasets.pairs import Floats, read_rgb
 from napari_kpac.images import picture_size, read_mask
 from napari_kpac.optics.pixels import to_unit
 

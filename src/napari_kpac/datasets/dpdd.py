@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.datasets.faults import Faults
-from napari_kpac.datasets.matching import find_pictures, match, match_stems
+from napari_kpac.datasets.matching import Faults, find_pictures, match, match_stems
 from napari_kpac.datasets.options import SPLITS
-from napari_kpac.datasets.pair_files import FilePairs, PairFiles
+from napari_kpac.datasets.pairs import FilePairs, PairFiles
 from napari_kpac.images import list_pictures
 from napari_kpac.optics.pixels import SMALLEST
 

@@ -17,8 +17,8 @@ from napari_kpac.core.errors import ConfigError, FileError, KpacError
 from napari_kpac.core.files import read_record, write_record
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.options import SynthesisOptions
-from napari_kpac.datasets.photos import find_photos, read_photo
-from napari_kpac.datasets.radius_files import write_radius
+from napari_kpac.datasets.pairs import write_radius
+from napari_kpac.datasets.photographs import find_photos, read_photo
 from napari_kpac.images import write_image
 from napari_kpac.optics import defocus, find_aperture, radius_map
 from napari_kpac.optics.pixels import from_unit

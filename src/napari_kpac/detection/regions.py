@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from napari_kpac.core.errors import ImageError
-from napari_kpac.detection.scales import Scale, scale_of
+from napari_kpac.detection.files import Scale, scale_of
 from napari_kpac.detection.thresholds import Values
 
 EIGHT_NEIGHBOURS = np.ones((3, 3), bool)

@@ -8,8 +8,7 @@ from napari_kpac.engine.blur import BlurMap, blur_map, blur_map_steps
 from napari_kpac.engine.deblurring import deblur, deblur_steps, replay
 from napari_kpac.engine.device import Device, devices
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.engine.recipe import Recipe, load_recipe
-from napari_kpac.engine.result import Result
+from napari_kpac.engine.recipe import Recipe, Result, load_recipe
 from napari_kpac.engine.session import Session
 
 __all__ = [

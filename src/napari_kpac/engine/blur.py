@@ -24,7 +24,7 @@ from napari_kpac.engine.memory import explaining_shortage, within_memory
 from napari_kpac.engine.model import Model
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.plan import Plan
-from napari_kpac.engine.result import upsample
+from napari_kpac.engine.recipe import upsample
 from napari_kpac.engine.stages import Stages, stores
 
 FULL_FACTOR = 4

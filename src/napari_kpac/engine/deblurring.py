@@ -23,9 +23,7 @@ from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import PixelRange
 from napari_kpac.engine.plan import Plan
-from napari_kpac.engine.recipe import Recipe
-from napari_kpac.engine.replay import check_model
-from napari_kpac.engine.result import Result
+from napari_kpac.engine.recipe import Recipe, Result, check_model
 from napari_kpac.engine.work import Made, NetworkWork, Work
 
 

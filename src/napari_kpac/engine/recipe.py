@@ -1,6 +1,6 @@
-"""Recipes: everything that is needed to make a result again, as a small JSON file.
+"""Results and recipes: what came out, how it was made, and how to make it again.
 
-Label images and alpha maps lie beside it as PNG. Not for: running a recipe (deblurring.py).
+Not for: doing it (deblurring.py).
 """
 
 from __future__ import annotations
@@ -10,20 +10,77 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from PIL import Image
+from torch.nn import functional as F
 
-from napari_kpac.core.errors import ConfigError, FileError, KpacError, RecipeError
+from napari_kpac.core.errors import ConfigError, DeviceError, FileError, KpacError, RecipeError
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions
+from napari_kpac.engine.device import resolve
 from napari_kpac.engine.modulation import Modulation
+from napari_kpac.engine.plan import Plan
 from napari_kpac.images import WRITABLE, description_of, read_image
+from napari_kpac.weights import is_file_name, load
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A deblurred image and what the network attended to."""
+
+    image: Any
+    """Of the input's shape and dtype."""
+    alpha: npt.NDArray[np.float32]
+    """(blocks, dilations, h, w) as used, at bottleneck resolution; leading axes of a stack
+    come first."""
+    beta: npt.NDArray[np.float32]
+    """(blocks, channels), leading axes first."""
+    recipe: Recipe
+    size: tuple[int, int]
+    """Height and width of a picture in pixels."""
+    scale: int
+    """Pixels per cell of alpha, along both axes."""
+    sigma: npt.NDArray[np.float32] | None = None
+    """(H, W): the estimated blur in pixels of sigma, leading axes first; method ``ebdb`` only."""
+    origin: tuple[int, int] = (0, 0)
+    """First pixel (row, column) of alpha's first cell, in pixels of ``image``."""
+    draft: bool = False
+    """Whether this is a quick look at half resolution."""
+    region: tuple[int, int, int, int] | None = None
+    """(top, bottom, left, right) of ``image`` in the picture, where only a part was rendered."""
+
+    @property
+    def offset(self) -> tuple[float, float]:
+        """Position of alpha's first cell in pixels: the centre of the pixels it stands for."""
+        half = (self.scale - 1) / 2
+        return self.origin[0] + half, self.origin[1] + half
+
+    def alpha_at_image(self) -> npt.NDArray[np.float32]:
+        """Alpha interpolated to (blocks, dilations, H, W), leading axes first."""
+        return upsample(self.alpha, self.scale, self.size, self.origin)
+
+
+def upsample(
+    maps: npt.NDArray[np.float32],
+    scale: int,
+    size: tuple[int, int],
+    origin: tuple[int, int] = (0, 0),
+) -> npt.NDArray[np.float32]:
+    """Interpolate maps of cells (..., h, w), the first at ``origin``, to pixels (..., H, W)."""
+    *leading, height, width = maps.shape
+    flat = torch.from_numpy(np.ascontiguousarray(maps)).reshape(1, -1, height, width)
+    larger = F.interpolate(flat, scale_factor=float(scale), mode="bilinear", align_corners=False)
+    top, left = -origin[0], -origin[1]
+    cropped = larger[0, :, top : top + size[0], left : left + size[1]]
+    return cropped.reshape(*leading, *size).numpy()
+
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1
@@ -188,3 +245,78 @@ def _whole(value: Any) -> int:
 
 def _plain(gains: Any) -> Any:
     return None if gains is None else np.asarray(gains, np.float64).tolist()
+
+
+def check_model(recipe: Recipe, model: str) -> None:
+    """Refuse to replay a recipe with other weights than it was made with.
+
+    A model that the caller chose in place of the recipe's own is the caller's decision.
+    """
+    if model != recipe.options.model or recipe.options.method != "kpac":
+        return
+    if recipe.folder is not None and is_file_name(model) and not _is_below(recipe.folder, model):
+        raise RecipeError(
+            f"the recipe names the model file {model}, which is not in the recipe's folder; if you "
+            f"trust both, name the model explicitly (--model {model})"
+        )
+    card = load(model).card
+    if card.sha256 != recipe.model_sha256:
+        raise RecipeError(
+            f"the recipe was made with other weights of {recipe.model_name!r} than are installed "
+            f"here ({recipe.model_sha256[:12]}..., not {card.sha256[:12]}...); install those, or "
+            f"name a model explicitly (--model {model}) to use what there is"
+        )
+
+
+def _is_below(folder: Path, name: str) -> bool:
+    """Tell whether a file lies in a folder; a name that leads elsewhere is not looked at."""
+    path = Path(os.path.abspath(name))  # noqa: PTH100 - resolve() would touch the file
+    return path.is_relative_to(folder) and path.resolve().is_relative_to(folder.resolve())
+
+
+def recorded_plan(environment: Mapping[str, Any], own: Plan, multiple: int = 1) -> Plan:
+    """Return the recorded plan where the picture has that size and it needs no more memory.
+
+    Else the plan that the budget leads to; the result is then the same within rounding.
+    Tiles must be multiples of ``multiple``.
+    """
+    values = environment.get("plan")
+    names = {item.name for item in fields(Plan)} - {"budget"}
+    if not isinstance(values, Mapping) or set(values) != names:
+        return own
+    try:
+        plan = replace(own, **{**values, "kept_skips": tuple(map(int, values["kept_skips"]))})
+        whole = all(type(each) is int for each in (plan.height, plan.width, plan.tile, plan.band))
+        fits = whole and type(plan.scratch) is bool and plan.tile % multiple == 0
+        return plan if fits and plan.needs_no_more_than(own) else own
+    except (TypeError, ValueError):
+        return own
+
+
+def recorded_threads(environment: Mapping[str, Any]) -> int | None:
+    """Return the recorded number of threads, if this machine has as many processors."""
+    threads = environment.get("threads")
+    if isinstance(threads, int) and 1 <= threads <= (os.cpu_count() or 1):
+        return threads
+    return None
+
+
+def differences(recipe: Recipe, device: str = "auto", threads: int | None = None) -> list[str]:
+    """Say what differs here from where a recipe was made; empty: the same bits can be expected.
+
+    With differences, results agree within 1e-5 or one grey level.
+    """
+    try:
+        name = str(resolve(device))
+    except DeviceError:
+        name = device
+    here = {
+        "device": name,
+        "threads": threads or torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+    return [
+        f"{key} {value} instead of {recipe.environment[key]}"
+        for key, value in here.items()
+        if key in recipe.environment and recipe.environment[key] != value
+    ]

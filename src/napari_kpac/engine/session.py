@@ -30,7 +30,7 @@ from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import Rect, restore_into
 from napari_kpac.engine.plan import Plan
-from napari_kpac.engine.result import Result
+from napari_kpac.engine.recipe import Result
 from napari_kpac.engine.stages import Stages, stores
 from napari_kpac.network import KPACConfig
 

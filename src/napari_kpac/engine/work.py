@@ -24,8 +24,7 @@ from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, restore_into
 from napari_kpac.engine.plan import Plan
-from napari_kpac.engine.recipe import Recipe
-from napari_kpac.engine.replay import recorded_plan
+from napari_kpac.engine.recipe import Recipe, recorded_plan
 from napari_kpac.engine.stages import Stages, stores
 
 Maps = npt.NDArray[np.float32]

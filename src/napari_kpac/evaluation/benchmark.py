@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.datasets.pair import Floats, Pair
-from napari_kpac.datasets.photos import photos_of_split, read_photo
+from napari_kpac.datasets.pairs import Floats, Pair
+from napari_kpac.datasets.photographs import photos_of_split, read_photo
 from napari_kpac.evaluation.bins import BINS, inside
 from napari_kpac.evaluation.texture import textured
 from napari_kpac.optics import aperture, defocus, radius_map, random_aperture, scene

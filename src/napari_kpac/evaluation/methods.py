@@ -14,7 +14,7 @@ import numpy.typing as npt
 from skimage.filters import unsharp_mask
 from skimage.restoration import richardson_lucy, wiener
 
-from napari_kpac.datasets.pair import Floats
+from napari_kpac.datasets.pairs import Floats
 from napari_kpac.evaluation.options import EvaluateOptions, MethodName
 from napari_kpac.optics import Aperture, defocus_map, psf, two_step
 

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.datasets.pair import Floats, Pair
+from napari_kpac.datasets.pairs import Floats, Pair
+from napari_kpac.detection.estimators import local_variance_blur
 from napari_kpac.detection.scores import Curve
-from napari_kpac.detection.variance import local_variance_blur
 from napari_kpac.evaluation.methods import ModelComparator
 from napari_kpac.evaluation.metrics import Doubles, Mask, Picture, fitted, psnr, squared_error
 from napari_kpac.evaluation.muting import (

@@ -14,7 +14,7 @@ import numpy as np
 
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.datasets import open_pairs
-from napari_kpac.datasets.pair import Floats, Pair, Pairs
+from napari_kpac.datasets.pairs import Floats, Pair, Pairs
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.bins import bin_columns, bin_scores

@@ -4,20 +4,21 @@ Not for: the network and its weights, windows, or files of pairs (datasets).
 """
 
 from napari_kpac.optics.aperture import Aperture, find_aperture, random_aperture, random_lens
-from napari_kpac.optics.blending import Accuracy, accuracy, blend, fit_weights
 from napari_kpac.optics.classical import TwoStep, TwoStepOptions, two_step, two_step_steps
-from napari_kpac.optics.comparison import (
-    InverseComparison,
-    InverseKernels,
-    compare_inverses,
-    inverse_kernels,
-)
 from napari_kpac.optics.defocusing import Defocused, defocus
 from napari_kpac.optics.ebdb import DefocusMap, defocus_map
 from napari_kpac.optics.hyper_laplacian import deconvolve
 from napari_kpac.optics.inverse import (
+    Accuracy,
+    InverseComparison,
+    InverseKernels,
+    accuracy,
     apply_kernel,
+    blend,
+    compare_inverses,
     dilate,
+    fit_weights,
+    inverse_kernels,
     inverse_on_grid,
     upsample,
     wiener_inverse,

@@ -17,8 +17,7 @@ from torch.nn.functional import avg_pool2d
 
 from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.optics.aperture import Aperture
-from napari_kpac.optics.compositing import composite
-from napari_kpac.optics.layers import cut
+from napari_kpac.optics.compositing import composite, cut
 from napari_kpac.optics.light import to_linear, to_srgb
 from napari_kpac.optics.pixels import check_finite
 

@@ -5,10 +5,13 @@ Not for: blending their results (blending), or deconvolution with priors (hyper_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import nnls
 from scipy.signal import oaconvolve
 
 from napari_kpac.core.errors import ConfigError, ImageError
@@ -176,3 +179,117 @@ def _fourier(kernel: Doubles, scale: float) -> Doubles:
 def _check_epsilon(epsilon: float) -> None:
     if not 0 < epsilon < np.inf:
         raise ConfigError(f"epsilon must be above 0, or the inverse is unbounded; got {epsilon}")
+
+
+SMALLEST_TARGET = 0.05
+"""Target pixels smaller than this are left out of the accuracy, which divides by them."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The paper's measure, 1 - mean(abs(1 - blend / target)), and the share of pixels left out."""
+
+    value: float
+    left_out: float
+
+
+def blend(pictures: Sequence[npt.NDArray[Any]], weights: npt.ArrayLike) -> Doubles:
+    """Sum pictures by weights, one number for each."""
+    factors = np.asarray(weights, dtype=np.float64)
+    if factors.shape != (len(pictures),) or not len(pictures):
+        raise ImageError(f"{len(pictures)} pictures need as many weights, got {factors.shape}")
+    _check_shapes(pictures)
+    blended: Doubles = np.tensordot(factors, np.stack(pictures), axes=1)
+    return blended
+
+
+def fit_weights(pictures: Sequence[npt.NDArray[Any]], target: npt.NDArray[Any]) -> Doubles:
+    """Find the weights, none negative, whose blend is closest to a target over all pixels."""
+    _check_shapes([target, *pictures])
+    columns = np.stack([picture.ravel() for picture in pictures], axis=1).astype(np.float64)
+    # The triangle of a QR decomposition has the same least squares with few rows.
+    both = np.asarray(np.linalg.qr(np.column_stack([columns, target.ravel()]), mode="r"))
+    weights: Doubles = nnls(both[:, :-1], both[:, -1])[0]
+    return weights
+
+
+def accuracy(picture: npt.NDArray[Any], target: npt.NDArray[Any]) -> Accuracy:
+    """Score a blend against the picture deblurred with the kernel of the right size."""
+    _check_shapes([picture, target])
+    usable = np.abs(target) >= SMALLEST_TARGET
+    if not usable.any():
+        raise ImageError(
+            f"every target pixel is smaller than {SMALLEST_TARGET}; the accuracy is undefined"
+        )
+    ratio = picture[usable] / target[usable]
+    return Accuracy(float(1 - np.abs(1 - ratio).mean()), float(1 - usable.mean()))
+
+
+def _check_shapes(pictures: Sequence[npt.NDArray[Any]]) -> None:
+    shapes = {picture.shape for picture in pictures}
+    if len(shapes) != 1:
+        raise ImageError(f"the pictures must have one shape, got {sorted(shapes)}")
+
+
+TOLERANCE = 0.002
+"""How closely the sums of the inverses are met; their error is one of brightness."""
+
+
+@dataclass(frozen=True)
+class InverseKernels:
+    """The inverses of one kernel at one scale."""
+
+    inverse: Doubles
+    """Of the small kernel."""
+    direct: Doubles
+    """Of the enlarged kernel: the left side of Eq. 4."""
+    upsampled: Doubles
+    """The small inverse, enlarged: the right side of Eq. 4."""
+    dilated: Doubles
+    """The small inverse, with zeros between its values."""
+
+
+@dataclass(frozen=True)
+class InverseComparison:
+    """What each inverse makes of a picture, and how close the results are in decibels."""
+
+    kernels: InverseKernels
+    by_direct: Doubles
+    by_upsampled: Doubles
+    by_dilated: Doubles
+    direct_to_upsampled: float
+    upsampled_to_dilated: float
+
+
+def inverse_kernels(kernel: Doubles, scale: int, epsilon: float = 0.01) -> InverseKernels:
+    """Invert a kernel, and make the inverses that undo the same blur ``scale`` times larger."""
+    large = upsample(kernel, scale)
+    inverse = wiener_inverse(kernel, epsilon, tolerance=TOLERANCE)
+    return InverseKernels(
+        inverse,
+        wiener_inverse(large / large.sum(), epsilon, tolerance=TOLERANCE),
+        upsample(inverse, scale),
+        dilate(inverse, scale),
+    )
+
+
+def compare_inverses(blurred: npt.NDArray[Any], kernels: InverseKernels) -> InverseComparison:
+    """Deblur a picture of floats in 0..1 with each of the inverses."""
+    direct, upsampled, dilated = (
+        apply_kernel(blurred, kernel)
+        for kernel in (kernels.direct, kernels.upsampled, kernels.dilated)
+    )
+    return InverseComparison(
+        kernels,
+        direct,
+        upsampled,
+        dilated,
+        decibels(direct, upsampled),
+        decibels(upsampled, dilated),
+    )
+
+
+def decibels(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
+    """Give the PSNR between two pictures whose white is 1; infinite where they are equal."""
+    with np.errstate(divide="ignore"):
+        return float(-10 * np.log10(np.mean((first - second) ** 2, dtype=np.float64)))

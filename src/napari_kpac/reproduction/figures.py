@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.core.options import ImageOptions
-from napari_kpac.detection.colours import coloured
-from napari_kpac.detection.planes import Planes
+from napari_kpac.detection.estimators import Planes
+from napari_kpac.detection.files import coloured
 from napari_kpac.engine import Modulation, Session
 from napari_kpac.engine.model import Model
 from napari_kpac.evaluation.panels import Cell, Picture, sheet

@@ -28,7 +28,7 @@ from napari_kpac.optics import (
     upsample,
     wiener_inverse,
 )
-from napari_kpac.optics.comparison import TOLERANCE, decibels
+from napari_kpac.optics.inverse import TOLERANCE, decibels
 
 BASE_RADIUS = 2.0
 """Of the kernels that are enlarged: a disc of two pixels, a Gaussian of sigma 1."""

@@ -20,7 +20,7 @@ import torch
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.files import read_record, write_record
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.datasets.pair import Floats, Pair
+from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.study import with_noise

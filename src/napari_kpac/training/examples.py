@@ -19,11 +19,18 @@ from torch import Tensor
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.datasets.alignment import check_aligned
 from napari_kpac.datasets.augmentation import augment
-from napari_kpac.datasets.opening import open_pairs
+from napari_kpac.datasets.folders import open_pairs
 from napari_kpac.datasets.options import SPLITS, Augmentation, DataOptions
-from napari_kpac.datasets.pair import Pair, Pairs
-from napari_kpac.datasets.photographs import PLAIN, Blurring, Photographs
-from napari_kpac.datasets.photos import MANIFEST, find_photos, photos_of_split, split_of
+from napari_kpac.datasets.pairs import Pair, Pairs
+from napari_kpac.datasets.photographs import (
+    MANIFEST,
+    PLAIN,
+    Blurring,
+    Photographs,
+    find_photos,
+    photos_of_split,
+    split_of,
+)
 from napari_kpac.training.options import SHARES, TrainKind, TrainOptions
 from napari_kpac.training.steering import Steering, as_alpha_sees, draw_steering
 

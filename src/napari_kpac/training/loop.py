@@ -21,14 +21,12 @@ from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.network import KPACNet
-from napari_kpac.training.carding import card_of_run
 from napari_kpac.training.examples import Data, Examples, open_data
 from napari_kpac.training.losses import attention_loss, mean_absolute_error
-from napari_kpac.training.options import Phase, TrainOptions
+from napari_kpac.training.options import Phase, TrainOptions, rate_at
 from napari_kpac.training.perceptual import PerceptualLoss, read_vgg
 from napari_kpac.training.processes import Processes, join
-from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder
-from napari_kpac.training.schedule import rate_at
+from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder, card_of_run
 from napari_kpac.training.starting import Network, start_network
 from napari_kpac.training.state import (
     Average,

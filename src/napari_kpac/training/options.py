@@ -5,6 +5,7 @@ Loads nothing heavy. Not for: the loop (loop), or what pairs are made of (datase
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -353,3 +354,15 @@ def preset_values(name: str | Path) -> dict[str, Any]:
 def preset(name: str | Path, /, **changes: Any) -> TrainOptions:
     """Make options from a preset and what differs from it."""
     return TrainOptions.from_dict({**preset_values(name), **changes})
+
+
+def rate_at(step: int, options: TrainOptions) -> float:
+    """Return the rate of a step of a phase, counted from 0: a rise, then half a cosine.
+
+    With ``final_rate`` 1 the rate stays as it is after its rise.
+    """
+    if step < options.warmup:
+        return options.rate * (step + 1) / (options.warmup + 1)
+    done = (step - options.warmup) / max(1, options.steps - options.warmup)
+    left = options.final_rate + (1 - options.final_rate) * (1 + math.cos(math.pi * done)) / 2
+    return options.rate * left

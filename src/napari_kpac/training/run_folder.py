@@ -1,4 +1,4 @@
-"""The folder of a run: options, metrics, states, models and previews.
+"""The folder of a run: options, metrics, states, models and previews; its model in the catalogue.
 
 Not for: what is written into a state (state) or a model (weights).
 """
@@ -17,7 +17,9 @@ from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.files import append, read_text, replacing
 from napari_kpac.images import write_image
 from napari_kpac.training.options import TrainOptions
+from napari_kpac.training.state import Counters
 from napari_kpac.training.validation import Scores
+from napari_kpac.weights import ModelCard, ModelEntry, install, models
 
 OPTIONS, METRICS, STATE = "options.json", "metrics.csv", "state.safetensors"
 LAST, BEST, EMA = "last.safetensors", "best.safetensors", "ema.safetensors"
@@ -143,3 +145,84 @@ def _board(folder: Path, upto: int) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(folder / "events"), purge_step=upto + 1)
+
+
+def card_of_run(
+    options: TrainOptions, counters: Counters, data: str, scores: Scores | None
+) -> ModelCard:
+    """Fill in a card with what the run knows."""
+    kind = "dual-pixel, " if options.dual else ""
+    figures = {"steps": float(counters.step), "hours": round(counters.seconds / 3600, 2)}
+    if scores is not None:
+        figures |= {f"validation {k}": round(v, 5) for k, v in scores.figures().items()}
+    start = f"started from {options.start}" if options.start else "from scratch"
+    return ModelCard(
+        name=options.name,
+        version="1",
+        summary=f"KPAC, {kind}{options.levels} levels, {options.blocks} blocks",
+        licence="that of whoever trained it; mind the licences of the data",
+        status="in training" if counters.step < options.total else "trained",
+        training_data=data,
+        training=(
+            f"{counters.step} steps of {options.batch} crops of {options.crop}x{options.crop},"
+            f" {start}; rate {options.rate:g}, attention modules x {options.attention_rate:g},"
+            f" attention loss {options.attention_loss:g}, steering {options.steering:g};"
+            f" seed {options.seed};{_phases(options)}"
+            f" {counters.seconds / 3600:.1f} hours"
+        ),
+        limits=(
+            "trained on synthetic defocus; blur in real photographs may differ"
+            if options.kind == "synthetic"
+            else "trained on the data named here; other cameras may need training of their own"
+        ),
+        figures=figures,
+    )
+
+
+def _phases(options: TrainOptions) -> str:
+    """List the phases of a run that has any."""
+    if not options.phases:
+        return ""
+    phases = options.schedule()
+    return " phases: " + ", ".join(f"{each.label} {each.end - each.begin}" for each in phases) + ";"
+
+
+INSTALLED = "installed.txt"
+"""File of a run that says which weights it has put into the catalogue."""
+
+
+def check_free(name: str, run: str | Path) -> None:
+    """Raise if the catalogue has a model of that name already that is not of this run."""
+    taken = {entry.name: entry.card.sha256 for entry in models()}
+    if name in (*taken, "default") and taken.get(name) != _installed(Path(run)):
+        raise ConfigError(
+            f"a model called {name!r} is in the list already; choose another name, or remove it:"
+            f" napari-kpac models remove {name}"
+        )
+
+
+def install_best(run: str | Path, name: str) -> ModelEntry:
+    """Install the best model of a run; what the run has installed before is replaced.
+
+    Raises
+    ------
+    ConfigError
+        If another model has the name.
+    FileError
+        If there is no model yet.
+    """
+    run = Path(run)
+    if not (run / BEST).is_file():
+        raise FileError(f"{run} has no model yet: the first is written by the first validation")
+    check_free(name, run)
+    entry = install(run / BEST, name, overwrite=True)
+    with replacing(run / INSTALLED) as temporary:
+        temporary.write_text(entry.card.sha256 + "\n")
+    return entry
+
+
+def _installed(run: Path) -> str:
+    try:
+        return (run / INSTALLED).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return "nothing"

@@ -374,7 +374,7 @@ class BlurMapWidget(DockedWidget):
         units = [str(unit) for unit in source.units]
 
         def write() -> Any:
-            from napari_kpac.detection.export import export
+            from napari_kpac.detection.files import export
 
             return export(
                 path,

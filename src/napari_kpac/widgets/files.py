@@ -55,7 +55,7 @@ def read_recipe(path: str | list[str]) -> list[LayerTuple]:
 
 def write_map(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
     """Write an image layer in 0..1 as a blur map; model and settings go into the file."""
-    from napari_kpac.detection.export import export
+    from napari_kpac.detection.files import export
 
     values = np.asarray(data)
     if values.dtype.kind != "f" or np.nanmin(values) < 0 or np.nanmax(values) > 1:

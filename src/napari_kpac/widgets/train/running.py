@@ -32,8 +32,7 @@ class RunOpened(Progress):
 def start(options: TrainOptions, run: Path, chosen: ChosenData) -> Steps[Any]:
     """Begin a run; what is wrong with it is said before anything is trained."""
     from napari_kpac.training import train
-    from napari_kpac.training.installing import check_free
-    from napari_kpac.training.run_folder import RunFolder
+    from napari_kpac.training.run_folder import RunFolder, check_free
 
     check_free(options.name, run)
     folder = RunFolder(run)
@@ -70,6 +69,6 @@ def resume(run: Path) -> Steps[Any]:
 
 def install(run: Path, name: str) -> Any:
     """Put the best model of a run into the catalogue."""
-    from napari_kpac.training.installing import install_best
+    from napari_kpac.training.run_folder import install_best
 
     return install_best(run, name)

@@ -1,29 +1,102 @@
-"""Measures of blur: maps at image resolution in 0..1, larger = more blurred.
+"""What a blur map can be made from: attention, local variance, edges.
 
-To add a measure, name it in ``options.SOURCES`` and put its function into ``_FAMILIES``.
-Not for: what counts as blurred (thresholds.py).
+Not for: thresholds and scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, uniform_filter
 
 from napari_kpac.core.errors import ConfigError, ImageError
-from napari_kpac.core.options import DetectionOptions, alpha_number
+from napari_kpac.core.options import DetectionOptions, ImageOptions, alpha_number
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.detection.planes import Picture, Planes
-from napari_kpac.detection.variance import local_variance_blur
 from napari_kpac.engine import blur_map_steps
+from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.model import Model, card_of, prepare
+from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
 from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
 from napari_kpac.optics.ebdb import defocus_map
+
+Picture = npt.NDArray[np.float32]
+"""(H, W, channels), 1 or 3 channels; black is 0 and white 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """An array whose axes and range were understood."""
+
+    array: Any
+    layout: Layout
+    range: PixelRange
+
+    @classmethod
+    def of(cls, image: Any, options: ImageOptions) -> Planes:
+        """Look at an image; nothing but a sample for the range is loaded."""
+        array = as_array(image)
+        layout = layout_for(array, options)
+        return cls(array, layout, resolve_range(options.range, layout, (array,)))
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """Leading axes of maps of these pictures, one map each."""
+        if self.layout.rgb_channels is None:
+            return self.layout.leading
+        return (len(self),)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.layout.planes())
+
+    def __iter__(self) -> Iterator[Picture]:
+        whole = Rect(0, self.layout.size[0], 0, self.layout.size[1])
+        for plane in self.layout.planes():
+            reader = PlaneReader(read_plane(self.array, plane), None, self.range, multiple=1)
+            values = reader.read(whole)[0, : reader.channels]
+            yield ((values + 1) / 2).permute(1, 2, 0).numpy()
+
+
+FLOOR = (1 / 255) ** 2
+"""Variance of about one grey level of 8 bits: below this, detail cannot be told from noise."""
+LARGEST = 0.25
+"""Variance of half black, half white: values in 0..1 cannot vary more."""
+
+
+def local_variance_blur(picture: Picture, window: int) -> npt.NDArray[np.float32]:
+    """Measure blur by the lack of local variance.
+
+    The variance v of the pixels in a square window around each pixel, averaged over the
+    channels, is put on a logarithmic scale between two fixed ends:
+
+    ``blur = 1 - log(1 + v / FLOOR) / log(1 + LARGEST / FLOOR)``
+
+    so a constant area gives 1 and the strongest texture possible gives 0. The ends do not
+    depend on the picture: slices of a stack can be compared, and a crop gives what the
+    whole picture gives there.
+
+    Parameters
+    ----------
+    picture
+        (H, W, channels); what lies outside 0..1 is cut off.
+    window
+        Side of the window in pixels; the picture is reflected at its border.
+    """
+    values = np.clip(picture.astype(np.float64), 0, 1)
+    variance = np.zeros(values.shape[:2])
+    for channel in np.moveaxis(values, -1, 0):
+        # Around the mean of the picture, so that little is lost when squares are subtracted.
+        centred = channel - channel.mean()
+        variance += uniform_filter(centred**2, window) - uniform_filter(centred, window) ** 2
+    variance = np.clip(variance / values.shape[-1], 0, LARGEST)
+    sharpness = np.log1p(variance / FLOOR) / np.log1p(LARGEST / FLOOR)
+    blur: npt.NDArray[np.float32] = (1 - sharpness).astype(np.float32)
+    return blur
+
 
 Map = npt.NDArray[np.float32]
 Views = tuple[Any, Any] | None

@@ -1,7 +1,6 @@
-"""Blur maps as files that other programs read: PNG, TIFF, NumPy, colour overlays.
+"""Files of blur maps, masks and tables; colours and sizes of pixels for them.
 
-Masks and tables of regions go the same way. Not for: ordinary pictures
-(napari_kpac.images).
+Not for: making the maps (estimators).
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -19,17 +19,107 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 import tifffile
+from skimage.color import deltaE_ciede2000, lab2rgb, rgb2gray
 
 from napari_kpac.core.errors import ConfigError, FileError, ImageError
 from napari_kpac.core.files import replacing
 from napari_kpac.core.options import DetectionOptions, ImageOptions, MapKind
-from napari_kpac.core.units import PIXEL, SECONDS
-from napari_kpac.detection.colours import overlaid
-from napari_kpac.detection.planes import Planes
-from napari_kpac.detection.scales import Scale, scale_of
-from napari_kpac.detection.sources import family
+from napari_kpac.core.units import PIXEL, SECONDS, short_unit
+from napari_kpac.detection.estimators import Picture, Planes, family
 from napari_kpac.images import TIFF, write_image
 from napari_kpac.images.tiff import check_whole
+
+# From sharp to blurred, in CIELAB: nearly black, violet, red, orange, pale yellow.
+_STATIONS = ((4, 2, -8), (24, 38, -42), (46, 62, -8), (68, 45, 36), (95, -6, 30))
+STEPS = 256
+_FINE = 4096
+
+
+@cache
+def colour_table() -> npt.NDArray[np.float64]:
+    """Return (256, 3) colours in 0..1, dark for 0 and light for 1.
+
+    A path through CIELAB that only gets lighter, cut into steps of the same perceived
+    difference (CIEDE2000).
+    """
+    fine = np.linspace(0, len(_STATIONS) - 1, _FINE)
+    path = np.stack(
+        [np.interp(fine, range(len(_STATIONS)), axis) for axis in zip(*_STATIONS, strict=True)],
+        axis=-1,
+    )
+    travelled = np.append(0, np.cumsum(deltaE_ciede2000(path[:-1], path[1:])))
+    places = np.linspace(0, travelled[-1], STEPS)
+    even = np.stack([np.interp(places, travelled, axis) for axis in path.T], axis=-1)
+    colours: npt.NDArray[np.float64] = np.clip(lab2rgb(even), 0, 1)
+    colours.flags.writeable = False
+    return colours
+
+
+def coloured(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Give each value of 0..1 its colour, (..., 3) in 0..1; NaN counts as 0."""
+    steps = np.rint(np.clip(np.nan_to_num(values), 0, 1) * (STEPS - 1)).astype(np.intp)
+    colours: npt.NDArray[np.float64] = colour_table()[steps]
+    return colours
+
+
+def overlaid(
+    picture: Picture, values: npt.NDArray[np.floating], opacity: float
+) -> npt.NDArray[np.uint8]:
+    """Lay the colours of a map (H, W) over a picture (H, W, channels): 8-bit RGB.
+
+    The picture is shown in grey, so that all colour comes from the map.
+    """
+    if not 0 <= opacity <= 1:
+        raise ConfigError(f"opacity={opacity!r}: must lie within 0..1")
+    if picture.shape[:2] != values.shape:
+        raise ImageError(
+            f"the picture is of {picture.shape[:2]} pixels and the map of {values.shape}"
+        )
+    below = np.clip(picture, 0, 1)
+    grey = rgb2gray(below) if below.shape[-1] == 3 else below[..., 0]
+    mixed = (1 - opacity) * grey[..., None] + opacity * coloured(values)
+    pixels: npt.NDArray[np.uint8] = np.rint(mixed * 255).astype(np.uint8)
+    return pixels
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of a pixel along every axis of an array, and the unit it is given in."""
+
+    sizes: tuple[float, ...]
+    units: tuple[str, ...]
+
+    @property
+    def area(self) -> float:
+        """Area of a pixel of a picture."""
+        return self.sizes[-2] * self.sizes[-1]
+
+    @property
+    def area_unit(self) -> str:
+        """Unit of that area, for example ``um^2``."""
+        rows, columns = self.units[-2:]
+        return f"{rows}^2" if rows == columns else f"{rows}*{columns}"
+
+
+def scale_of(scale: Sequence[float] | None, units: str | Sequence[Any] | None, axes: int) -> Scale:
+    """Complete what was given for an array with that many axes.
+
+    Two sizes or units, or one unit, do for the picture's own axes; the leading axes then
+    have size 1. A unit may be a text or what napari's layers hold.
+    """
+    sizes = (1.0, 1.0) if scale is None else tuple(float(size) for size in scale)
+    if not all(np.isfinite(size) and size > 0 for size in sizes):
+        raise ImageError(f"scale={sizes}: sizes of pixels must be numbers above 0")
+    if units is None:
+        units = (PIXEL, PIXEL)
+    elif isinstance(units, str) or not isinstance(units, Sequence):
+        units = (units, units)
+    names = tuple(short_unit(unit) for unit in units)
+    for what, given in (("scale", sizes), ("units", names)):
+        if len(given) not in (2, axes):
+            raise ImageError(f"{what}={given}: give one for each of the {axes} axes, or two")
+    return Scale((1.0,) * (axes - len(sizes)) + sizes, (PIXEL,) * (axes - len(names)) + names)
+
 
 SUFFIXES: dict[MapKind, tuple[str, ...]] = {
     "png8": (".png",),
