@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from napari_kpac import KpacError
-from napari_kpac.cli.options import add_options, given_options
+from napari_kpac.cli.common import add_options, given_options
 from napari_kpac.datasets import DataOptions, open_masked, open_pairs
 from tests.datasets.making import picture, save
 

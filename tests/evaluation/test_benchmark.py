@@ -8,9 +8,8 @@ from skimage.transform import resize
 
 from napari_kpac import KpacError, defocus
 from napari_kpac.datasets.photographs import split_of
-from napari_kpac.evaluation.benchmark import SIDE, SyntheticCases
+from napari_kpac.evaluation.benchmark import SIDE, SyntheticCases, textured
 from napari_kpac.evaluation.bins import BINS, inside
-from napari_kpac.evaluation.texture import textured
 
 FIXED = ((0.9209, 0.2854), (1.4329, 0.3030), (4.5331, 0.4343), (2.9295, 0.4355))
 """Mean radius and mean value of each case; they change only with the benchmark itself."""

@@ -6,6 +6,7 @@ from skimage import data
 
 from napari_kpac import Modulation, deblur
 from napari_kpac.datasets.pairs import Pair
+from napari_kpac.evaluation.benchmark import textured
 from napari_kpac.evaluation.methods import ModelComparator, make_models
 from napari_kpac.evaluation.metrics import fitted, psnr
 from napari_kpac.evaluation.muting import cost_column, muting_columns
@@ -21,7 +22,6 @@ from napari_kpac.evaluation.probe import (
     variance_evidence,
 )
 from napari_kpac.evaluation.study import with_noise
-from napari_kpac.evaluation.texture import textured
 from napari_kpac.optics import defocus
 from napari_kpac.weights import ModelCard, save_network
 from tests.engine.conftest import tiny_net

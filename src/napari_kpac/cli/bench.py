@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
 
 
 def _bench(given: argparse.Namespace) -> None:
-    from napari_kpac.cli.progress import show
+    from napari_kpac.cli.common import show
     from napari_kpac.evaluation.speed import as_dicts, bench_steps, check_devices, training_steps
 
     if given.check:

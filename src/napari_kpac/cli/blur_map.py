@@ -9,8 +9,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from napari_kpac.cli.common import Commands, add_command, print_table
-from napari_kpac.cli.images import add_files, batch_options, tell
+from napari_kpac.cli.common import (
+    Commands,
+    add_command,
+    add_files,
+    batch_options,
+    print_table,
+    tell,
+)
 from napari_kpac.core.errors import ConfigError, for_people
 
 if TYPE_CHECKING:
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Declare the command."""
-    from napari_kpac.cli.options import add_options
+    from napari_kpac.cli.common import add_options
     from napari_kpac.core.options import DetectionOptions, MapKind, parse_numbers
 
     command = add_command(
@@ -61,7 +67,7 @@ def register(commands: Commands) -> None:
 def _blur_map(given: argparse.Namespace) -> int:
     options, batch = _options(given), batch_options(given)
     from napari_kpac.batch import blur_map_files
-    from napari_kpac.cli.progress import show
+    from napari_kpac.cli.common import show
     from napari_kpac.images import read_mask
 
     _check_names(given)
@@ -91,7 +97,7 @@ def _blur_map(given: argparse.Namespace) -> int:
 
 def _options(given: argparse.Namespace) -> DetectionOptions:
     """Read the options; what does not go together is a mistake in the call."""
-    from napari_kpac.cli.options import given_options
+    from napari_kpac.cli.common import given_options
     from napari_kpac.core.options import DetectionOptions
 
     if (given.truth is None) != (given.polarity is None):

@@ -1,17 +1,26 @@
-"""What several commands share: how a subcommand is declared, tables, JSON.
+"""What all commands share: exit codes, tables, progress, flags from options, images in and out.
 
-Not for: anything that computes.
+Not for: any one command.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tqdm import tqdm
+
+from napari_kpac.core.errors import ConfigError, for_people
+from napari_kpac.core.progress import Steps
 
 if TYPE_CHECKING:
+    from napari_kpac.batch import BatchOptions, Report
     from napari_kpac.evaluation.tables import Table
 
 Commands = Any
@@ -75,3 +84,131 @@ def print_tables(tables: Sequence[Table]) -> None:
 
 def _is_numeric(cell: str) -> bool:
     return cell == "-" or cell.replace(",", "").replace(".", "", 1).lstrip("+-").isdigit()
+
+
+T = TypeVar("T")
+
+
+def show(steps: Steps[T], title: str, unit: str = "tile") -> T:
+    """Run long work to the end behind a bar on the error stream (none where it is a file)."""
+    with tqdm(desc=title, unit=unit, leave=False, disable=not sys.stderr.isatty()) as bar:
+        while True:
+            try:
+                progress = next(steps)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            bar.total = progress.total
+            bar.set_postfix_str(progress.stage, refresh=False)
+            bar.update(progress.done - bar.n)
+            if progress.note:
+                tqdm.write(f"{title}: {progress.note}", file=sys.stderr)
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    record: type[Any],
+    title: str = "options",
+    *,
+    flags: Mapping[str, str] | None = None,
+) -> None:
+    """Add a flag for every field of an options record; what is not given stays a default.
+
+    A flag is called like its field, unless ``flags`` has another name for it.
+    """
+    group = parser.add_argument_group(title)
+    for item in fields(record):
+        if not item.metadata:  # not for a command line
+            continue
+        name = (flags or {}).get(item.name, item.name)
+        flag = "--" + name.replace("_", "-")
+        text = item.metadata["help"]
+        shown = f"{text} (default: {item.default})" if item.default is not None else text
+        if "bool" in str(item.type):
+            group.add_argument(
+                flag,
+                dest=item.name,
+                action=argparse.BooleanOptionalAction,
+                default=argparse.SUPPRESS,
+                help=shown,
+            )
+        else:
+            group.add_argument(
+                flag,
+                dest=item.name,
+                action="append" if item.metadata["many"] else "store",
+                type=_checked(item.metadata["parse"]),
+                default=argparse.SUPPRESS,
+                metavar=name.split("_")[-1].upper(),
+                help=shown,
+            )
+
+
+def given_options(given: argparse.Namespace, record: type[Any]) -> dict[str, Any]:
+    """Return the options that were given, by field name."""
+    names = {item.name for item in fields(record)}
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(given).items()
+        if name in names
+    }
+
+
+def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Turn our errors into argparse's, so that a bad value is a mistake in the call."""
+
+    def read(text: str) -> T:
+        try:
+            return parse(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(for_people(error)) from error
+
+    return read
+
+
+def add_files(command: argparse.ArgumentParser) -> None:
+    """Add the arguments for image files, for what is made of them, and for batches."""
+    from napari_kpac.batch.options import BatchOptions
+    from napari_kpac.cli.common import add_options
+
+    command.set_defaults(mistake=command.error)
+    command.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help="pictures, stacks, folders of them, or patterns like 'photos/*.tif'",
+    )
+    command.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT", help="a file, or a folder"
+    )
+    command.add_argument(
+        "--left", type=Path, help="left view of a dual-pixel camera, or a folder of them"
+    )
+    command.add_argument(
+        "--right", type=Path, help="right view of a dual-pixel camera, or a folder of them"
+    )
+    add_options(command, BatchOptions, "batches")
+
+
+def batch_options(given: argparse.Namespace) -> BatchOptions:
+    """Read how the batch is to be run; what does not go together is a mistake in the call."""
+    from napari_kpac.batch.options import BatchOptions
+    from napari_kpac.cli.common import given_options
+
+    if not given.inputs and given.left is None and given.right is None:
+        given.mistake("name pictures to work on, or --left and --right")
+    try:
+        return BatchOptions(**given_options(given, BatchOptions))
+    except ConfigError as error:
+        given.mistake(for_people(error))
+        raise
+
+
+def tell(given: argparse.Namespace, report: Report) -> int:
+    """Print what became of a batch; returns the exit code."""
+    if given.json:
+        print_json([outcome.to_dict() for outcome in report.outcomes])
+    if report.failed or len(report.outcomes) > 1 or report.of("skipped") or report.of("planned"):
+        for line in report.lines():
+            print(line, file=sys.stderr)
+    return FAILED if report.failed else 0

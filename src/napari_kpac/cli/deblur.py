@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from napari_kpac.cli.common import Commands, add_command
-from napari_kpac.cli.images import add_files, batch_options, tell
+from napari_kpac.cli.common import Commands, add_command, add_files, batch_options, tell
 
 if TYPE_CHECKING:
     from napari_kpac.batch import BatchOptions
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Declare the commands."""
-    from napari_kpac.cli.options import add_options
+    from napari_kpac.cli.common import add_options
     from napari_kpac.core.options import DeblurOptions
 
     deblur = add_command(
@@ -77,7 +76,7 @@ def _gains(text: str) -> list[list[float]] | list[float]:
 
 def _deblur(given: argparse.Namespace) -> int:
     from napari_kpac.batch import deblur_files
-    from napari_kpac.cli.progress import show
+    from napari_kpac.cli.common import show
     from napari_kpac.engine import load_recipe
 
     batch = batch_options(given)
@@ -107,7 +106,7 @@ def _deblur(given: argparse.Namespace) -> int:
 
 def _settings(given: argparse.Namespace, recipe: Recipe | None) -> tuple[DeblurOptions, Modulation]:
     """Combine flags and recipe: what is given on the command line goes before the recipe."""
-    from napari_kpac.cli.options import given_options
+    from napari_kpac.cli.common import given_options
     from napari_kpac.engine import DeblurOptions, Modulation
 
     chosen = given_options(given, DeblurOptions)
@@ -136,8 +135,7 @@ def _say_what_differs(recipe: Recipe, options: DeblurOptions, batch: BatchOption
 
 def _attention(given: argparse.Namespace) -> int:
     from napari_kpac.batch import attention_files
-    from napari_kpac.cli.options import given_options
-    from napari_kpac.cli.progress import show
+    from napari_kpac.cli.common import given_options, show
     from napari_kpac.engine import DeblurOptions
 
     steps = attention_files(

@@ -68,7 +68,7 @@ def _add_network(figure: argparse.ArgumentParser) -> None:
 
 
 def _cost(given: argparse.Namespace) -> None:
-    from napari_kpac.cli.progress import show
+    from napari_kpac.cli.common import show
     from napari_kpac.reproduction.cost import cost_steps, cost_table
 
     rows = show(cost_steps(given.size, given.repeats), "cost", "network")

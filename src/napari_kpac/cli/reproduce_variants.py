@@ -71,7 +71,7 @@ def register(targets: Commands) -> None:
 
 def _one(name: str) -> Run:
     def run(given: argparse.Namespace) -> None:
-        from napari_kpac.cli.progress import show
+        from napari_kpac.cli.common import show
         from napari_kpac.reproduction.experiments import find_experiment
         from napari_kpac.reproduction.report import write_variants
         from napari_kpac.reproduction.variants import variant_steps
@@ -85,7 +85,7 @@ def _one(name: str) -> Run:
 
 
 def _all(given: argparse.Namespace) -> None:
-    from napari_kpac.cli.progress import show
+    from napari_kpac.cli.common import show
     from napari_kpac.reproduction.report import everything_steps
 
     _tell(given, show(everything_steps(_options(given), given.output), "all", "step"))

@@ -15,7 +15,7 @@ from napari_kpac.core.errors import ConfigError, for_people
 
 def register(commands: Commands) -> None:
     """Declare the command."""
-    from napari_kpac.cli.options import add_options
+    from napari_kpac.cli.common import add_options
     from napari_kpac.datasets import SynthesisOptions
 
     command = add_command(
@@ -35,8 +35,7 @@ def register(commands: Commands) -> None:
 
 
 def _synthesise(given: argparse.Namespace) -> int:
-    from napari_kpac.cli.options import given_options
-    from napari_kpac.cli.progress import show
+    from napari_kpac.cli.common import given_options, show
     from napari_kpac.datasets import SynthesisOptions, synthesise
 
     try:

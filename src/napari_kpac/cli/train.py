@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Declare the command."""
-    from napari_kpac.cli.options import add_options
+    from napari_kpac.cli.common import add_options
     from napari_kpac.training import PRESETS, TrainOptions
 
     command = add_command(
@@ -48,7 +48,7 @@ def register(commands: Commands) -> None:
 
 
 def _train(given: argparse.Namespace) -> int:
-    from napari_kpac.cli.options import given_options
+    from napari_kpac.cli.common import given_options
     from napari_kpac.training import TrainOptions, preset, resume, train
 
     changes = given_options(given, TrainOptions)

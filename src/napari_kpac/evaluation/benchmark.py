@@ -16,14 +16,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+from scipy.ndimage import gaussian_filter, gaussian_gradient_magnitude
 
 from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.datasets.photographs import photos_of_split, read_photo
 from napari_kpac.evaluation.bins import BINS, inside
-from napari_kpac.evaluation.texture import textured
+from napari_kpac.evaluation.metrics import Mask
 from napari_kpac.optics import aperture, defocus, radius_map, random_aperture, scene
 from napari_kpac.optics.pixels import to_unit
+
+DERIVATIVE = 1.0
+SMOOTHING = 2.0
+STEEPNESS = 0.02
+
+
+def textured(sharp: npt.NDArray[np.float32]) -> Mask:
+    """Mark the pixels of a sharp picture (H, W, C) that have texture."""
+    gradient = gaussian_gradient_magnitude(sharp.mean(axis=2), DERIVATIVE)
+    mask: Mask = gaussian_filter(gradient, SMOOTHING) > STEEPNESS
+    return mask
+
 
 SIDE = 384
 MARGIN = 32

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.detection.estimators import local_variance_blur
 from napari_kpac.detection.scores import Curve
+from napari_kpac.evaluation.benchmark import textured
 from napari_kpac.evaluation.methods import ModelComparator
 from napari_kpac.evaluation.metrics import Doubles, Mask, Picture, fitted, psnr, squared_error
 from napari_kpac.evaluation.muting import (
@@ -34,7 +35,6 @@ from napari_kpac.evaluation.muting import (
     mutings,
     range_masks,
 )
-from napari_kpac.evaluation.texture import textured
 
 BLURRED_ABOVE = 2.0
 SHARP_BELOW = 0.5

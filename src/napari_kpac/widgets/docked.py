@@ -13,7 +13,7 @@ from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.background import when_destroyed
+from napari_kpac.widgets.task import when_destroyed
 
 _leaving: set[DockedWidget] = set()
 

@@ -10,17 +10,62 @@ Not for: the work itself (engine).
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import QObject, QTimer, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import for_people
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.widgets.background import give_way, when_destroyed
+
+
+def later(owner: QObject, milliseconds: int, action: Callable[[], None]) -> QTimer:
+    """Make a timer, stopped and owned by ``owner``; each start calls the action once, so late."""
+    timer = QTimer(owner)
+    timer.setSingleShot(True)
+    timer.setInterval(milliseconds)
+    timer.timeout.connect(action)
+    return timer
+
+
+NICENESS = 10
+_waiting: set[_Ending] = set()
+
+
+def give_way() -> None:
+    """Lower the priority of this thread and of all that it starts, torch's helpers included.
+
+    Only Linux has priorities of threads that a program may lower like this; elsewhere the
+    system's scheduler prefers the window by itself.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):  # a sandbox may forbid it: then all are equal
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def when_destroyed(owner: QObject, action: Callable[[], None]) -> None:
+    """Call this when a Qt object is destroyed; it must not hold on to that object.
+
+    The garbage collector destroys Qt objects too. By then it has emptied every function that
+    only they knew, and to call an emptied one crashes: so the action is kept here meanwhile.
+    """
+    ending = _Ending(action)
+    _waiting.add(ending)
+    owner.destroyed.connect(ending.run)
+
+
+class _Ending:
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def run(self, _: object = None) -> None:
+        _waiting.discard(self)
+        self._action()
 
 
 class Task(QObject):

@@ -21,7 +21,7 @@ from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 from napari_kpac.core.errors import CancelledError, KpacError, for_people
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.background import give_way
+from napari_kpac.widgets.task import give_way
 
 Region = tuple[int, int, int, int]
 

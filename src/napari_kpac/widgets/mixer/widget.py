@@ -27,23 +27,20 @@ from superqt.utils import qdebounced, qthrottled
 from napari_kpac.core.errors import KpacError, NotReadyError, for_people
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.background import when_destroyed
 from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
-from napari_kpac.widgets.later import later
-from napari_kpac.widgets.mixer.desk import Desk
+from napari_kpac.widgets.mixer.layers import Materials, Painting, Shown
 from napari_kpac.widgets.mixer.live import LiveRenderer, Region, Request, open_session
-from napari_kpac.widgets.mixer.materials import Materials
-from napari_kpac.widgets.mixer.painting import Painting
-from napari_kpac.widgets.mixer.shown import Shown
 from napari_kpac.widgets.mixer.state import History, MixerState
+from napari_kpac.widgets.mixer.strips import Desk
 from napari_kpac.widgets.placement import (
     current_index,
     full_resolution,
     picture_size,
     visible_region,
 )
+from napari_kpac.widgets.task import later, when_destroyed
 
 WIDTH = 370
 """Pixels for five strips side by side, so that the dock keeps its width when they come."""

@@ -18,9 +18,7 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.training.options import CHOICES, LIMITS, PRESETS, TrainOptions, preset_values
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox, ModelBox
-from napari_kpac.widgets.fold import Fold
-from napari_kpac.widgets.form import Form
-from napari_kpac.widgets.option_controls import OptionControls
+from napari_kpac.widgets.form import Fold, Form, OptionControls
 from napari_kpac.widgets.train.source import (
     LAYERS,
     ChosenData,

@@ -23,10 +23,10 @@ from qtpy.QtWidgets import (
 from napari_kpac.core.errors import KpacError, for_people
 from napari_kpac.core.progress import Progress
 from napari_kpac.widgets.docked import DockedWidget
-from napari_kpac.widgets.fold import Fold
+from napari_kpac.widgets.form import Fold
 from napari_kpac.widgets.placement import METADATA, find_layer
 from napari_kpac.widgets.task import Task, single
-from napari_kpac.widgets.train.history import History
+from napari_kpac.widgets.train.curves import History
 from napari_kpac.widgets.train.running import RunOpened, install, resume, start
 from napari_kpac.widgets.train.settings import Settings
 

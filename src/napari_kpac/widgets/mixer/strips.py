@@ -26,10 +26,10 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.later import later
 from napari_kpac.widgets.mixer.beta import BetaPlot
 from napari_kpac.widgets.mixer.state import MOST_STRENGTH, WHOLE, MixerState, presets
 from napari_kpac.widgets.mixer.strip import TICKS, Strip
+from napari_kpac.widgets.task import later
 
 BUTTONS = {
     "Undo": "Take the last move back (Ctrl+Z).",
