@@ -19,7 +19,7 @@ from napari_kpac.training import TrainOptions, resume, train
 from napari_kpac.training.run_folder import RunFolder
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.train import TrainWidget
-from napari_kpac.widgets.train.curves import MOST, History, Line
+from napari_kpac.widgets.train.history import MOST, History, Line
 from napari_kpac.widgets.train.settings import ELSEWHERE, SHOWN
 from napari_kpac.widgets.train.widget import PREVIEW
 from tests.gui.conftest import WAIT, our_threads, result_of

@@ -26,7 +26,7 @@ from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Fold
 from napari_kpac.widgets.placement import METADATA, find_layer
 from napari_kpac.widgets.task import Task, single
-from napari_kpac.widgets.train.curves import History
+from napari_kpac.widgets.train.history import History
 from napari_kpac.widgets.train.running import RunOpened, install, resume, start
 from napari_kpac.widgets.train.settings import Settings
 
