@@ -281,6 +281,7 @@ def _open_pairs(options: TrainOptions, kind: TrainKind, root: str, size: int) ->
     else:
         held, parts = train, _split_pairs(train, Path(root), options.held_out)
     check_aligned(train, parts[0])
+    check_aligned(held, parts[1])
 
     def crop(pairs: Pairs, indices: Sequence[int]) -> Crop:
         def make(rng: np.random.Generator, now: TrainOptions) -> Pair:
