@@ -1,6 +1,6 @@
 """Names of units of length and time, as programs and files spell them.
 
-Not for: sizes of pixels (detection.scales, images).
+Not for: sizes of pixels (detection.files, images).
 """
 
 from __future__ import annotations

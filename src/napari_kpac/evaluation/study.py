@@ -1,6 +1,6 @@
 """A study: everything that is to be measured, one row after the other.
 
-Not for: keeping the rows (ledger), or the order in time (evaluating).
+Not for: keeping the rows (results), or the order in time (evaluating).
 """
 
 from __future__ import annotations

@@ -20,10 +20,9 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.datasets.alignment import check_aligned
 from napari_kpac.datasets.augmentation import augment
 from napari_kpac.datasets.folders import open_pairs
-from napari_kpac.datasets.options import SPLITS, Augmentation, DataOptions
+from napari_kpac.datasets.options import Augmentation, DataOptions
 from napari_kpac.datasets.pairs import Pair, Pairs
 from napari_kpac.datasets.photographs import (
-    MANIFEST,
     PLAIN,
     Blurring,
     Photographs,
@@ -259,6 +258,7 @@ def _content(rng: np.random.Generator, options: TrainOptions) -> str:
 
 def _open_pairs(options: TrainOptions, kind: TrainKind, root: str, size: int) -> Data:
     """Open the pairs of one folder, which must have room for crops of ``size``."""
+    has_splits = kind == "dpdd" or split_of(Path(root)) is not None
 
     def opened(split: str) -> Pairs:
         return open_pairs(
@@ -271,15 +271,16 @@ def _open_pairs(options: TrainOptions, kind: TrainKind, root: str, size: int) ->
                 bits=options.bits,
                 skip_bad=options.skip_bad,
                 smallest=size,
-            )
+            ),
+            by_manifest=has_splits,
         )
 
     train = opened("train")
-    if kind == "dpdd":
+    if has_splits:
         held = opened("val")
         parts = list(range(len(train))), list(range(len(held)))
     else:
-        held, parts = train, _split_pairs(train, Path(root), options.held_out)
+        held, parts = train, _parted(range(len(train)), options.held_out)
     check_aligned(train, parts[0])
     check_aligned(held, parts[1])
 
@@ -317,19 +318,6 @@ def _split_photos(root: Path, held_out: float) -> tuple[list[Path], list[Path]]:
     if split_of(root) is None:
         return _parted(find_photos([root]), held_out)
     return photos_of_split(root, "train"), photos_of_split(root, "val")
-
-
-def _split_pairs(pairs: Pairs, root: Path, held_out: float) -> tuple[list[int], list[int]]:
-    """Part pairs as the folder's manifest says, or evenly."""
-    splits = split_of(root) if root.is_dir() else None
-    if splits is None:
-        return _parted(range(len(pairs)), held_out)
-    of_stem = {Path(name).stem: split for name, split in splits.items()}
-    found = [of_stem.get(pairs.name(index)) for index in range(len(pairs))]
-    train, held = ([i for i, split in enumerate(found) if split == name] for name in SPLITS[:2])
-    if not train or not held:
-        raise ConfigError(f"{root / MANIFEST} names no pairs of split train, or none of split val")
-    return train, held
 
 
 def _parted(items: Sequence[T], share: float) -> tuple[list[T], list[T]]:

@@ -220,7 +220,7 @@ class TrainOptions:
             ends.append(round(done * self.steps))
         for index, (begin, end) in enumerate(pairwise(ends)):
             if end > begin:
-                alone = replace(self, fine_steps=0, perceptual=0.0, steps=end) if end else self
+                alone = replace(self, fine_steps=0, perceptual=0.0)
                 options = self._phase(index, end - begin) if self.phases else alone
                 label = self.phases[index].get("label", "training") if self.phases else "training"
                 found.append(Phase(str(label), begin, end, options))
