@@ -1,9 +1,9 @@
-"""What overlapping and workers gain in a batch, and how much memory large pictures take.
+"""What overlapping and workers gain in a batch, and how much memory large images take.
 
     python benchmarks/batches.py
-    python benchmarks/batches.py --pictures 6 --size 480x640 --megapixels 1,4 --memory "1 GB"
+    python benchmarks/batches.py --images 6 --size 480x640 --megapixels 1,4 --memory "1 GB"
 
-Prints pictures per second one by one, overlapping and with two local workers, as ratios (which
+Prints images per second one by one, overlapping and with two local workers, as ratios (which
 is what travels between machines), then how much memory a fresh process took per size, beyond
 what it held before the work (Python, torch, the model), against the budget it was given. Rates
 count from the first results on, so that starting up does not count.
@@ -27,7 +27,7 @@ import napari_kpac as kpac
 from napari_kpac.core.options import parse_memory
 
 
-def write_pictures(folder: Path, count: int, height: int, width: int) -> None:
+def write_images(folder: Path, count: int, height: int, width: int) -> None:
     """Write noise on a gradient as JPEG: neither trivial to decode nor unlike a photograph."""
     folder.mkdir()
     rows, columns = np.mgrid[:height, :width]
@@ -39,7 +39,7 @@ def write_pictures(folder: Path, count: int, height: int, width: int) -> None:
 
 
 def rate(folder: Path, out: Path, model: str, batch: kpac.BatchOptions) -> float:
-    """Pictures per second, once every process has had its first."""
+    """Images per second, once every process has had its first."""
     times = []
     steps = kpac.deblur_files([folder], out, kpac.DeblurOptions(model=model), batch=batch)
     while True:
@@ -66,14 +66,14 @@ def measure_rates(given: argparse.Namespace) -> None:
     best = dict.fromkeys(ways, 0.0)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "in"
-        write_pictures(folder, given.pictures, height, width)
+        write_images(folder, given.images, height, width)
         for turn in range(given.repeats):
             for number, (name, batch) in enumerate(ways.items()):
                 out = Path(scratch) / f"out-{turn}-{number}"
                 best[name] = max(best[name], rate(folder, out, given.model, batch))
-    print(f"{given.pictures} JPEG files of {height}x{width} to PNG, best of {given.repeats}")
+    print(f"{given.images} JPEG files of {height}x{width} to PNG, best of {given.repeats}")
     for name, value in best.items():
-        print(f"{name:14s} {value:8.3f} pictures/s {value / best['one by one']:6.2f} x")
+        print(f"{name:14s} {value:8.3f} images/s {value / best['one by one']:6.2f} x")
 
 
 def measure_memory(given: argparse.Namespace) -> None:
@@ -103,7 +103,7 @@ def measure_memory(given: argparse.Namespace) -> None:
 
 
 def write_large(path: Path, height: int, width: int) -> None:
-    """Write a large 8-bit picture row by row, so that this process stays small."""
+    """Write a large 8-bit image row by row, so that this process stays small."""
     rng = np.random.default_rng(0)
     band = 256
     if path.suffix == ".zarr":
@@ -144,8 +144,8 @@ def child(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="default", help="model to measure (%(default)s)")
-    parser.add_argument("--pictures", type=int, default=16, help="of a batch (%(default)s)")
-    parser.add_argument("--size", default="720x1280", help="of a picture (%(default)s)")
+    parser.add_argument("--images", type=int, default=16, help="of a batch (%(default)s)")
+    parser.add_argument("--size", default="720x1280", help="of an image (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="processes (%(default)s)")
     parser.add_argument("--repeats", type=int, default=2, help="best counts (%(default)s)")
     parser.add_argument("--megapixels", default="12,48,100", help="sizes (%(default)s)")
@@ -156,7 +156,7 @@ def main() -> None:
     if given.child:
         child(given)
         return
-    if given.pictures > 1:
+    if given.images > 1:
         measure_rates(given)
     if given.megapixels:
         measure_memory(given)

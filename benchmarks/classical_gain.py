@@ -1,4 +1,4 @@
-"""What classical deblurring gains where the truth is known, on pictures of scikit-image.
+"""What classical deblurring gains where the truth is known, on images of scikit-image.
 
     python benchmarks/classical_gain.py
 
@@ -39,14 +39,14 @@ def step_edges() -> None:
             y, x = np.mgrid[:160, :160] - 79.5
             side = np.cos(np.deg2rad(angle)) * x + np.sin(np.deg2rad(angle)) * y > 0
             light = np.where(side, to_linear(np.array(0.8)), to_linear(np.array(0.2)))
-            picture = to_srgb(gaussian_filter(light, sigma, mode="nearest"))
-            found = defocus_map(np.rint(picture * 255).astype(np.uint8))
+            image = to_srgb(gaussian_filter(light, sigma, mode="nearest"))
+            found = defocus_map(np.rint(image * 255).astype(np.uint8))
             errors.append(np.abs(found.at_edges[found.edges] / sigma - 1))
         print(f"  sigma {sigma:3.1f}: {np.median(np.concatenate(errors)):6.1%}")
 
 
 def uniform(names: list[str]) -> None:
-    print("\nDeconvolution with the true kernel, gain in dB over the blurred picture")
+    print("\nDeconvolution with the true kernel, gain in dB over the blurred image")
     for name in names:
         sharp = getattr(data, name)()
         for kind in ("disc", "gaussian"):
@@ -62,7 +62,7 @@ def uniform(names: list[str]) -> None:
 
 def scenes(names: list[str]) -> None:
     print("\nTwo-step method on scenes with a Gaussian aperture, gain in dB")
-    print(f"  {'picture':10s} {'scene':8s} {'blurred':>8s} {'true map':>9s} {'estimated':>10s}")
+    print(f"  {'image':10s} {'scene':8s} {'blurred':>8s} {'true map':>9s} {'estimated':>10s}")
     for name in names:
         sharp = getattr(data, name)()[:300, :400]
         for kind in ("tilted", "smooth", "objects"):
@@ -79,11 +79,11 @@ def scenes(names: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pictures", nargs="*", default=["astronaut", "chelsea", "coffee"])
+    parser.add_argument("images", nargs="*", default=["astronaut", "chelsea", "coffee"])
     given = parser.parse_args()
     step_edges()
-    uniform(given.pictures)
-    scenes(given.pictures)
+    uniform(given.images)
+    scenes(given.images)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/fuzz.py --cases 6000 --seed 1
 
-One case again: ``--reader "picture: TIFF" --seed 1 --first 1242 --cases 1``. Exits with 1 where
+One case again: ``--reader "image: TIFF" --seed 1 --first 1242 --cases 1``. Exits with 1 where
 a damaged file was neither read nor refused with an error of ours.
 """
 

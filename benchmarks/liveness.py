@@ -1,7 +1,7 @@
 """Prints how lively the mixer is: from a slider's move to new pixels, and the longest freeze.
 
-A real window on a real picture (scikit-image's, enlarged to the size); ratios are to a full
-run of the same picture in the same window. What napari alone needs to add a layer of that
+A real window on a real image (scikit-image's, enlarged to the size); ratios are to a full
+run of the same image in the same window. What napari alone needs to add a layer of that
 size, or to show new pixels in one, is measured in the same window and printed beside ours:
 a result cannot get on screen faster. Needs a display:
 
@@ -156,10 +156,10 @@ def measure_mixing(
 def measure(megapixels: float) -> dict[str, dict[str, float]]:
     """Open a window, run in full, move sliders, and take the times."""
     height = round((megapixels * 1e6 / 1.5) ** 0.5)
-    picture = resize(data.coffee(), (height, round(1.5 * height)), order=3)
+    image = resize(data.coffee(), (height, round(1.5 * height)), order=3)
     viewer = napari.Viewer(show=True)
     viewer.window.resize(1280, 800)
-    viewer.add_image((picture * 255).astype(np.uint8), name="picture")
+    viewer.add_image((image * 255).astype(np.uint8), name="image")
     pulse = Pulse()
     alone = measure_napari(viewer, pulse)
     full, running = measure_run(viewer, pulse)

@@ -1,6 +1,6 @@
 """Uses a real window at random for minutes and checks that nothing breaks, leaks or grows.
 
-Cycle after cycle pictures are opened and removed, sliders moved, work started, cancelled and
+Cycle after cycle images are opened and removed, sliders moved, work started, cancelled and
 started again, docks closed and opened. After each cycle everything is let go and the process
 is looked at: threads, layers, widgets, open files, memory. Exceptions count wherever they end:
 in a hook, in a thread, in napari's notifications or in a widget's message. Exits with 1 on a
@@ -115,7 +115,7 @@ class Soak:
         coffee = data.coffee()
         grey = coffee[..., 1]
         stack = np.stack([grey[:80, :100], grey[100:180, 100:200], grey[200:280, 300:400]])
-        self.pictures: list[tuple[Any, dict[str, Any]]] = [
+        self.images: list[tuple[Any, dict[str, Any]]] = [
             (coffee[60:180, 100:260], {}),
             (grey[:100, :132].astype(np.uint16) * 200, {"gamma": 0.8}),
             (stack.astype(np.float32) / 255, {}),
@@ -140,9 +140,9 @@ class Soak:
         with self.problems:
             if not self.docks or self.random.random() < 0.2:
                 self._act(self._reopen_docks)
-            self._act(self._open_picture)
+            self._act(self._open_image)
             chances = [
-                (self._open_picture, 1), (self._remove_picture, 1), (self._deblur, 3),
+                (self._open_image, 1), (self._remove_image, 1), (self._deblur, 3),
                 (self._cancel_deblur, 2), (self._open_mixer, 2), (self._move_sliders, 6),
                 (self._undo, 1), (self._measure, 2), (self._move_threshold, 2),
                 (self._look_elsewhere, 2), (self._split, 1),
@@ -186,13 +186,13 @@ class Soak:
             _, widget = self.docks.popitem()
             self.viewer.window.remove_dock_widget(widget)
 
-    def _open_picture(self) -> None:
-        pixels, options = self.random.choice(self.pictures)
+    def _open_image(self) -> None:
+        pixels, options = self.random.choice(self.images)
         layer = self.viewer.add_image(pixels, **options)
         box = self.random.choice(list(self.docks.values()))._image
         box.value = layer
 
-    def _remove_picture(self) -> None:
+    def _remove_image(self) -> None:
         if self._passing:
             self.viewer.layers.remove(self.random.choice(self._passing))
 

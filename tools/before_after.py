@@ -1,4 +1,4 @@
-"""Put pictures before and after deblurring side by side, for the documentation.
+"""Put images before and after deblurring side by side, for the documentation.
 
     python tools/before_after.py [--model NAME]
 
@@ -20,7 +20,7 @@ from skimage import data
 import napari_kpac as kpac
 from napari_kpac.images import write_image
 
-Picture = npt.NDArray[np.uint8]
+ImageArray = npt.NDArray[np.uint8]
 TARGET = Path(__file__).parents[1] / "docs" / "images"
 PARTS = (
     (data.chelsea, slice(60, 260), slice(60, 300)),
@@ -44,15 +44,15 @@ def main() -> None:
     write_image(given.output / "before-after-strip.png", strip(given.model))
 
 
-def strip(model: str) -> Picture:
+def strip(model: str) -> ImageArray:
     """Show a defocused photograph, its result and the truth."""
     truth = data.astronaut()
     blurred = kpac.defocus(truth, RADIUS, seed=1).image
-    pictures = (blurred, kpac.deblur(blurred, model=model).image, truth)
-    return joined([picture[STRIP].repeat(2, axis=0).repeat(2, axis=1) for picture in pictures], 0)
+    images = (blurred, kpac.deblur(blurred, model=model).image, truth)
+    return joined([image[STRIP].repeat(2, axis=0).repeat(2, axis=1) for image in images], 0)
 
 
-def photographs(model: str) -> Picture:
+def photographs(model: str) -> ImageArray:
     """Show parts of real photographs, their results and the differences."""
     rows = []
     for photograph, y, x in PARTS:
@@ -60,7 +60,7 @@ def photographs(model: str) -> Picture:
         after = kpac.deblur(before, model=model).image
         change = after.astype(int) - before
         shown = np.clip(128 + STRENGTH * change, 0, 255).astype(np.uint8)
-        panels = [picture[y, x] for picture in (before, after, shown)]
+        panels = [image[y, x] for image in (before, after, shown)]
         rows.append(joined(panels, 1))
         print(
             f"{photograph.__name__}: mean colour changes by {np.abs(change.mean((0, 1))).max():.2f}"
@@ -69,8 +69,8 @@ def photographs(model: str) -> Picture:
     return joined(rows, 0)
 
 
-def joined(panels: list[Picture], axis: int) -> Picture:
-    """Put pictures below (axis 0) or beside (axis 1) each other, with gaps."""
+def joined(panels: list[ImageArray], axis: int) -> ImageArray:
+    """Put images below (axis 0) or beside (axis 1) each other, with gaps."""
     shape = list(panels[0].shape)
     shape[axis] = GAP
     gap = np.full(shape, 255, np.uint8)

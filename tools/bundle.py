@@ -7,7 +7,7 @@
 The figures come from the summary of ``napari-kpac evaluate --dataset synthetic --noise 0,1,3
 -o report``, for the same model; those of real pairs from ``napari-kpac evaluate --dataset pairs
 --fit-exposure -o real``; the licences from the MANIFEST.csv of each folder. Weights are stored as
-float16; that this does not show is checked on pictures and printed.
+float16; that this does not show is checked on images and printed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     net = read_network(given.model)
     what = f"KPAC with {net.config.levels} levels and {net.config.blocks} blocks"
-    views = "a dual-pixel pair" if net.config.views == 2 else "one picture"
+    views = "a dual-pixel pair" if net.config.views == 2 else "one image"
     sha256 = tensors_sha256(net.state_dict())
     figures = _figures(given.summary, sha256)
     if given.real_summary is not None:
@@ -112,7 +112,7 @@ def _data(photos: Sequence[Path], pairs: Sequence[Path]) -> str:
 
 
 def _licences(folders: Sequence[Path]) -> tuple[int, str]:
-    """Return how many pictures of some folders are for training, and their licences."""
+    """Return how many images of some folders are for training, and their licences."""
     rows: list[dict[str, str]] = []
     for folder in folders:
         with (folder / MANIFEST).open(newline="", encoding="utf-8") as file:
@@ -182,10 +182,10 @@ def _lines(summary: Path, sha256: str, *, fitted: bool = False) -> list[dict[str
 
 
 def _closeness(trained: kpac.KPACNet, stored: kpac.KPACNet) -> list[float]:
-    """Give the PSNR between the results of two networks, for a few pictures."""
+    """Give the PSNR between the results of two networks, for a few images."""
     found = []
-    for picture in (data.chelsea(), data.coffee(), data.astronaut()):
-        crop = picture[:256, :256].astype(np.float32) / 255
+    for image in (data.chelsea(), data.coffee(), data.astronaut()):
+        crop = image[:256, :256].astype(np.float32) / 255
         views = (crop, crop) if trained.config.views == 2 else None
         one, other = (
             kpac.deblur(crop, model=net, views=views, range="unit", rgb=True).image

@@ -1,7 +1,7 @@
 """Draws docs/images/house.svg: the rooms of the package, from the import contract.
 
-python tools/draw_house.py          # write the picture
-python tools/draw_house.py --check  # fail where the picture is not what it should be
+python tools/draw_house.py          # write the image
+python tools/draw_house.py --check  # fail where the image is not what it should be
 
 The floors are the layers of the contract in pyproject.toml, and what a room says of itself is the
 first line of its docstring.

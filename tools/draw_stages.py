@@ -63,7 +63,7 @@ def shares(config: KPACConfig) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the picture."""
+    """Write the image."""
     config = KPACConfig()
     share = shares(config)
     bottleneck = config.wide * 4 / config.multiple**2
@@ -75,7 +75,7 @@ def main() -> None:
     top, size = 90, (170, 112)
     columns = [20, 230, 440, 650, 860]
     pieces = [
-        box(columns[0], top, *size, "picture", ["pixels, range", "padded to 8"], "#ffffff"),
+        box(columns[0], top, *size, "image", ["pixels, range", "padded to 8"], "#ffffff"),
         box(
             columns[1],
             top,
@@ -108,9 +108,7 @@ def main() -> None:
             [share["decoder"], "tile + 16 px around", "gives the residual"],
             FILL,
         ),
-        box(
-            columns[4], top + 190, *size, "result", ["picture", "+ strength x residual"], "#ffffff"
-        ),
+        box(columns[4], top + 190, *size, "result", ["image", "+ strength x residual"], "#ffffff"),
     ]
     middle = top + size[1] // 2
     for left, right in pairwise(columns):
@@ -126,7 +124,7 @@ def main() -> None:
         f"the bottleneck: {bottleneck:.0f} bytes per pixel, never cut</text>",
     ]
     for x, text in (
-        (columns[1] + 40, "new picture or model"),
+        (columns[1] + 40, "new image or model"),
         (columns[2] + 40, "gain of block 1"),
         (columns[3] + 40, "gain of block 2"),
     ):

@@ -1,8 +1,8 @@
-"""Takes pictures of the real window for the documentation: each widget, dark and light, and a film.
+"""Takes images of the real window for the documentation: each widget, dark and light, and a film.
 
 Needs a display (make screenshots brings its own, with Xvfb).
 
-usage: python tools/screenshots.py [NAME ...] (names of pictures without the theme, or film)
+usage: python tools/screenshots.py [NAME ...] (names of images without the theme, or film)
 """
 
 import sys
@@ -72,7 +72,7 @@ def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
 
 
 def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None:
-    """Blur and deblur the picture."""
+    """Blur and deblur the image."""
     widget._button.click()
     wait(lambda: "dB" in widget._message.text())
     viewer.reset_view()
@@ -114,7 +114,7 @@ def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
     controls.methods.chosen = ("unsharp",)
     widget.run()
     wait(lambda: not widget._task.is_running)
-    # The picture is for everybody: no folder of this machine in it.
+    # The image is for everybody: no folder of this machine in it.
     controls.root.line_edit.value = "pairs"
 
 
@@ -138,7 +138,7 @@ def move_strength(_: napari.Viewer, widget: MixerWidget) -> Iterator[None]:
 
 
 def _shown(widget: MixerWidget) -> object:
-    """Return the strength and gains of the picture on display."""
+    """Return the strength and gains of the image on display."""
     made = widget._result.recipe.modulation
     gains = np.broadcast_to(1.0 if made.gains is None else made.gains, (2, 5))
     return made.strength, tuple(map(tuple, gains.tolist()))
@@ -204,7 +204,7 @@ def film() -> None:
 
 
 def main() -> None:
-    """Take all pictures, or those that are named; 'film' is the moving one."""
+    """Take all images, or those that are named; 'film' is the moving one."""
     TARGET.mkdir(parents=True, exist_ok=True)
     wanted = sys.argv[1:] or [FILM, *(shot[0] for shot in SHOTS)]
     if FILM in wanted:

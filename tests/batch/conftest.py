@@ -7,7 +7,7 @@ from tests.engine.conftest import tiny_net
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
-    """Files of two tiny models: for one picture, and for dual-pixel pairs."""
+    """Files of two tiny models: for one image, and for dual-pixel pairs."""
     folder = tmp_path_factory.mktemp("models")
     found = []
     for name, views in (("tiny", 1), ("tiny-dual", 2)):

@@ -24,7 +24,7 @@ PLANES = 12
 
 @pytest.fixture
 def folder(tmp_path, photo):
-    """Pictures, a stack whose range is found in the data, and a broken file."""
+    """Images, a stack whose range is found in the data, and a broken file."""
     root = tmp_path / "in"
     root.mkdir()
     for n in range(4):

@@ -19,7 +19,7 @@ from tests.images.conftest import EXPOSURE, SRGB, photograph_exif, write_dng
 
 @pytest.fixture
 def folder(tmp_path, photo):
-    """Every format, in folders, with files that are no pictures and files that are broken."""
+    """Every format, in folders, with files that are no images and files that are broken."""
     root = tmp_path / "in"
     inner = root / "session 2" / "day 10"
     inner.mkdir(parents=True)
@@ -56,8 +56,8 @@ def folder(tmp_path, photo):
         ],
     }
     write_dng(root / "camera.dng")
-    (root / "notes.txt").write_text("no picture")
-    (root / ".hidden.png").write_bytes(b"no picture either")
+    (root / "notes.txt").write_text("no image")
+    (root / ".hidden.png").write_bytes(b"no image either")
     (root / "broken.png").write_bytes((root / "a.png").read_bytes()[:300])
     (root / "broken.jpg").write_bytes(b"nothing")
     (inner / "broken.tif").write_bytes(b"II*\0nothing")

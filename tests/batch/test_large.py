@@ -24,7 +24,7 @@ def rng():
 
 @pytest.fixture
 def by_chunk(monkeypatch):
-    """Take every picture for a large one, and note the size of every read."""
+    """Take every image for a large one, and note the size of every read."""
     monkeypatch.setattr("napari_kpac.engine.job.CHUNKED_SHARE", 0.0)
     monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
     monkeypatch.setattr("napari_kpac.images.tiff.TILED_FROM", 0)
@@ -55,7 +55,7 @@ def write(kind, path, image):
 
 @pytest.mark.parametrize("kind", ["tiled", "contiguous", "zarr"])
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])
-def test_a_large_picture(large, models, tmp_path, by_chunk, kind, dtype):
+def test_a_large_image(large, models, tmp_path, by_chunk, kind, dtype):
     image = large if dtype == np.uint16 else (large / 60000).astype(np.float32)
     suffix = ".zarr" if kind == "zarr" else ".tif"
     source, target = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"

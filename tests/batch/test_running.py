@@ -15,7 +15,7 @@ import napari_kpac as kpac
 from napari_kpac.batch import (
     DeblurFiles,
     deblur_files,
-    find_pictures,
+    find_images,
     plan_items,
     run_steps,
     running,
@@ -53,24 +53,24 @@ def test_folders_patterns_and_their_order(photos, tmp_path, monkeypatch):
     shutil.copy(photos / "p1.png", photos / "deeper" / "p1.png")
     (photos / "out").mkdir()
     shutil.copy(photos / "p1.png", photos / "out" / "p1.png")
-    found = find_pictures([photos], photos / "out")
+    found = find_images([photos], photos / "out")
     assert [str(each.relative) for each in found] == [
         os.path.join("deeper", "p1.png"), "p1.png", "p2.png", "p10.png",
     ]  # fmt: skip
-    assert [each.path.name for each in find_pictures([photos / "p*.png"])] == [
+    assert [each.path.name for each in find_images([photos / "p*.png"])] == [
         "p1.png", "p2.png", "p10.png",
     ]  # fmt: skip
-    assert len(find_pictures([photos / "**" / "*.png"])) == 5
+    assert len(find_images([photos / "**" / "*.png"])) == 5
     with pytest.raises(kpac.KpacError, match="nothing matches"):
-        find_pictures([photos / "*.tif"])
+        find_images([photos / "*.tif"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(kpac.KpacError, match="no pictures in this folder"):
-        find_pictures([tmp_path / "empty"])
+    with pytest.raises(kpac.KpacError, match="no images in this folder"):
+        find_images([tmp_path / "empty"])
 
 
 def test_names_of_results(photos, tmp_path):
     def plan(names, output, **naming):
-        found = find_pictures([photos / name for name in names])
+        found = find_images([photos / name for name in names])
         return [i.target for i in plan_items(found, output, suffixes=(".png", ".tif"), **naming)]
 
     out = tmp_path / "out"
@@ -149,7 +149,7 @@ def test_with_and_without_overlap_is_the_same(photos, models, tmp_path, overlap)
 
 
 def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
-    """While one picture is computed the next is read and the one before is written."""
+    """While one image is computed the next is read and the one before is written."""
     seen, main_thread = {}, threading.current_thread()
     next_read, waited = threading.Event(), []
 
@@ -162,7 +162,7 @@ def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
 
         def steps(self, opened, unit, loaded, out=None):
             seen.setdefault("steps", []).append(threading.current_thread())
-            # The first picture is not let go before the second is being read.
+            # The first image is not let go before the second is being read.
             waited.append(next_read.wait(20))
             return (yield from super().steps(opened, unit, loaded, out))
 
@@ -170,7 +170,7 @@ def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
             seen.setdefault("sink", []).append(threading.current_thread())
             return super().sink(item, frame)
 
-    items = plan_items(find_pictures([photos]), tmp_path / "out", suffixes=(".png",))
+    items = plan_items(find_images([photos]), tmp_path / "out", suffixes=(".png",))
     action = Watched.prepare(kpac.DeblurOptions(model=str(models[0])))
     assert len(finish(run_steps(items, action)).of("made")) == 3
     assert waited == [True] * 3
@@ -180,7 +180,7 @@ def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_large_pictures_go_one_at_a_time(photos, models, tmp_path, monkeypatch, overlap):
+def test_large_images_go_one_at_a_time(photos, models, tmp_path, monkeypatch, overlap):
     """Nothing is decoded or computed while one is being encoded, and freed memory is returned."""
     monkeypatch.setattr(running, "LARGE", 1000)
     log = []
@@ -205,7 +205,7 @@ def test_large_pictures_go_one_at_a_time(photos, models, tmp_path, monkeypatch, 
         def sink(self, item, frame):
             return Sink(item, frame)
 
-    items = plan_items(find_pictures([photos]), tmp_path / "out", suffixes=(".png",))
+    items = plan_items(find_images([photos]), tmp_path / "out", suffixes=(".png",))
     action = Watched.prepare(kpac.DeblurOptions(model=str(models[0])))
     done = finish(run_steps(items, action, kpac.BatchOptions(overlap=overlap)))
     assert len(done.of("made")) == 3
@@ -309,7 +309,7 @@ def test_dual_pixel_pairs(photo, models, tmp_path, capsys):
         assert np.array_equal(read_image(out / f"{n}.png"), expected)
     assert main(["blur-map", "-o", str(out / "m"), *views, *model, "--upsampling", "1"]) == 0
     assert main(["attention", "-o", str(out / "a"), *views, *model]) == 0
-    # With a centre picture, and views of other names: in their order.
+    # With a centre image, and views of other names: in their order.
     (right / "1.png").rename(right / "a.png")
     (right / "2.png").rename(right / "b.png")
     centre = tmp_path / "c.png"
@@ -358,7 +358,7 @@ def test_one_is_read_ahead_and_one_written_behind(photos, models, tmp_path, monk
         assert max(log) <= most
 
 
-def test_one_picture_needs_no_thread(photos, models, tmp_path, monkeypatch):
+def test_one_image_needs_no_thread(photos, models, tmp_path, monkeypatch):
     def never(*given):
         raise AssertionError("a thread was started")
 

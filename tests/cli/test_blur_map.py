@@ -19,8 +19,8 @@ VARIANCE = ["--source", "variance"]
 @pytest.fixture
 def scene(tmp_path):
     """A folder with a photograph and a mask of what is blurred in it."""
-    picture, blurred = half_blurred_scene()
-    Image.fromarray((picture * 255).astype(np.uint8)).save(tmp_path / "scene.png")
+    image, blurred = half_blurred_scene()
+    Image.fromarray((image * 255).astype(np.uint8)).save(tmp_path / "scene.png")
     Image.fromarray(blurred).save(tmp_path / "truth.png")
     return tmp_path
 
@@ -101,8 +101,8 @@ def test_masks_and_scores(scene, capsys):
 
 
 def test_stacks(scene):
-    picture, blurred = half_blurred_scene()
-    tifffile.imwrite(scene / "stack.tif", np.stack([picture, picture[:, ::-1]]))
+    image, blurred = half_blurred_scene()
+    tifffile.imwrite(scene / "stack.tif", np.stack([image, image[:, ::-1]]))
     tifffile.imwrite(scene / "truth.tif", np.stack([blurred, blurred[:, ::-1]]).astype(np.uint8))
     truth = ("--truth", scene / "truth.tif", "--polarity", "blurred")
     flags = (*VARIANCE, "--mask", scene / "masks.png")

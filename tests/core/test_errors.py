@@ -62,6 +62,6 @@ def test_the_terminal_names_it(tmp_path, capsys):
     assert "docs/troubleshooting.md#model-not-found" in capsys.readouterr().err
     assert main(["evaluate", "--ssim", "odd"]) == 2
     assert "docs/troubleshooting.md#config" in capsys.readouterr().err
-    (tmp_path / "bad.png").write_bytes(b"no picture")
+    (tmp_path / "bad.png").write_bytes(b"no image")
     assert main(["deblur", str(tmp_path / "bad.png"), "-o", str(tmp_path / "out.png")]) == 1
     assert "docs/troubleshooting.md#file" in capsys.readouterr().err

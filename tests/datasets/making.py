@@ -4,7 +4,7 @@ import imagecodecs
 import numpy as np
 
 
-def picture(seed, height=24, width=36, channels=3, dtype=np.uint16):
+def image(seed, height=24, width=36, channels=3, dtype=np.uint16):
     rng = np.random.default_rng(seed)
     shape = (height, width, channels) if channels else (height, width)
     return rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)

@@ -1,4 +1,4 @@
-"""Pairs whose pictures do not agree: what is named, with size and direction, and what passes."""
+"""Pairs whose images do not agree: what is named, with size and direction, and what passes."""
 
 import os
 import re
@@ -18,7 +18,7 @@ SHARED = Path(os.environ.get("NAPARI_KPAC_SHARED", Path(__file__).parents[3] / "
 REAL = SHARED / "data" / "real"
 SIZE, ROOM = 256, 40
 
-PICTURES = {
+IMAGES = {
     "astronaut": data.astronaut()[20:, 60:],
     "coffee": data.coffee(),
     "cat": data.chelsea(),
@@ -29,25 +29,25 @@ SHIFTS = [(8, 0), (-8, 0), (0, 8), (0, -8), (5, -7)]
 
 
 def cut(name, x=0, y=0):
-    """Return a picture whose content lies x pixels further right and y pixels further down."""
+    """Return an image whose content lies x pixels further right and y pixels further down."""
     top, left = 20 - y, ROOM - x
-    picture = PICTURES[name][top : top + SIZE, left : left + SIZE]
-    assert picture.shape == (SIZE, SIZE, 3)
-    return picture.astype(np.float32) / 255
+    image = IMAGES[name][top : top + SIZE, left : left + SIZE]
+    assert image.shape == (SIZE, SIZE, 3)
+    return image.astype(np.float32) / 255
 
 
-def blurred(picture, radius):
-    return defocus(picture, radius).image if np.any(radius) else picture
+def blurred(image, radius):
+    return defocus(image, radius).image if np.any(radius) else image
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("radius", [0, 1.5, 5, 12])
 def test_aligned_pairs_pass(name, radius):
     sharp = cut(name)
     assert misalignment(Pair("x", blurred(sharp, radius), sharp)) == ""
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", IMAGES)
 def test_scenes_with_depth_pass(name):
     sharp = cut(name)
     for seed, kind in enumerate(("smooth", "objects")):
@@ -70,14 +70,14 @@ def test_texture_that_repeats_itself_passes_with_strong_blur():
     assert misalignment(Pair("x", defocus(text, 20.0).image, text)) == ""
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize(("x", "y"), SHIFTS)
 def test_a_shift_is_named_with_size_and_direction(name, x, y):
-    """To a pixel: the fading at the border draws the place towards 0 in smooth pictures."""
+    """To a pixel: the fading at the border draws the place towards 0 in smooth images."""
     for radius in (0, 5):
         found = misalignment(Pair("x", blurred(cut(name), radius), cut(name, x, y)))
         named = re.fullmatch(
-            r"the sharp picture is shifted by about (-?\d+), (-?\d+) px \(x, y\)", found
+            r"the sharp image is shifted by about (-?\d+), (-?\d+) px \(x, y\)", found
         )
         assert named, found
         np.testing.assert_allclose([int(word) for word in named.groups()], (x, y), atol=1)
@@ -87,7 +87,7 @@ def test_a_shift_is_named_with_size_and_direction(name, x, y):
 def test_a_shift_of_fine_texture_is_named_exactly():
     for x, y in SHIFTS:
         found = misalignment(Pair("x", cut("gravel"), cut("gravel", x, y)))
-        assert found == f"the sharp picture is shifted by about {x}, {y} px (x, y)"
+        assert found == f"the sharp image is shifted by about {x}, {y} px (x, y)"
 
 
 def test_a_pixel_or_two_pass():
@@ -101,15 +101,15 @@ def test_a_pixel_or_two_pass():
 )
 def test_different_scenes_are_named(one, other):
     found = misalignment(Pair("x", cut(one), cut(other)))
-    assert found.startswith("the pictures show different scenes (correlation 0.")
+    assert found.startswith("the images show different scenes (correlation 0.")
 
 
-def test_a_picture_of_its_negative_is_no_pair():
+def test_a_image_of_its_negative_is_no_pair():
     found = misalignment(Pair("x", 1 - cut("gravel"), cut("gravel")))
     assert "different scenes" in found
 
 
-def test_constant_pictures_pass():
+def test_constant_images_pass():
     flat = np.full((64, 64, 3), 0.4, np.float32)
     assert misalignment(Pair("x", flat, flat)) == ""
     assert misalignment(Pair("x", flat, 0.5 * flat)) == ""
@@ -118,8 +118,8 @@ def test_constant_pictures_pass():
     assert misalignment(Pair("x", noisy, flat)) == ""
 
 
-def test_small_and_oblong_pictures():
-    """The middle is compared; of a small picture, all of it."""
+def test_small_and_oblong_images():
+    """The middle is compared; of a small image, all of it."""
     sharp = cut("gravel")
     assert misalignment(Pair("x", blurred(sharp, 2)[:40, :60], sharp[:40, :60])) == ""
     shifted = cut("gravel", x=8)
@@ -161,8 +161,8 @@ def test_all_bad_pairs_are_named_together():
         check_aligned(pairs, range(4))
     text = str(raised.value)
     assert text.startswith("2 of 4 pairs that were looked at do not agree pixel by pixel; align")
-    assert "\n  moved: the sharp picture is shifted by about 8, 0 px (x, y)" in text
-    assert "\n  swapped: the pictures show different scenes" in text
+    assert "\n  moved: the sharp image is shifted by about 8, 0 px (x, y)" in text
+    assert "\n  swapped: the images show different scenes" in text
     assert "good" not in text
 
 

@@ -69,7 +69,7 @@ def test_the_same_generator_gives_the_same_piece(seed, dual):
 
 
 def cells(pair):
-    """Return the row and the column of the whole picture that each pixel came from."""
+    """Return the row and the column of the whole image that each pixel came from."""
     places = np.rint((pair.blurred - pair.sharp)[:, :, 0] * 1e4).astype(int)
     return places % 100, places // 100
 
@@ -119,8 +119,8 @@ def test_crops_reach_every_place():
 def test_scaling_multiplies_the_radius():
     """A smooth ramp that is made half as large is twice as steep and half as blurred."""
     ramp = np.tile(np.linspace(0, 1, 64, dtype=np.float32), (64, 1))
-    picture = np.repeat(ramp[:, :, None], 3, axis=2)
-    pair = Pair("ramp", picture, picture, None, np.full((64, 64), -6, np.float32))
+    image = np.repeat(ramp[:, :, None], 3, axis=2)
+    pair = Pair("ramp", image, image, None, np.full((64, 64), -6, np.float32))
     rng = np.random.default_rng(0)
     options = Augmentation(crop=32, flips=False, rotations=False, scale=(0.5, 0.5), noise=0)
     made = augment(pair, options, rng)
@@ -143,7 +143,7 @@ def test_a_radius_map_keeps_its_edges():
     assert set(np.unique(np.abs(made.radius))) == {np.float32(4) * np.float32(40 / 57)}
 
 
-def test_noise_is_on_the_blurred_picture_alone_and_not_clipped():
+def test_noise_is_on_the_blurred_image_alone_and_not_clipped():
     white = np.ones((64, 64, 3), np.float32)
     pair = Pair("white", white, white, None, None)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Pictures with masks of their blur: polarity, values, names and faults."""
+"""Images with masks of their blur: polarity, values, names and faults."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from PIL import Image
 
 from napari_kpac import KpacError
 from napari_kpac.datasets import open_cuhk
-from tests.datasets.making import picture, save
+from tests.datasets.making import image, save
 
 MASK = np.arange(24 * 36).reshape(24, 36) % 5 < 2
 
@@ -15,7 +15,7 @@ MASK = np.arange(24 * 36).reshape(24, 36) % 5 < 2
 def root(tmp_path):
     (tmp_path / "image").mkdir()
     for i, name in enumerate(("motion0001", "out_of_focus0001", "out_of_focus0002")):
-        Image.fromarray(picture(i, dtype=np.uint8)).save(tmp_path / f"image/{name}.jpg")
+        Image.fromarray(image(i, dtype=np.uint8)).save(tmp_path / f"image/{name}.jpg")
         save(tmp_path / f"gt/{name}.png", MASK.astype(np.uint8) * 255)
     return tmp_path
 
@@ -27,10 +27,10 @@ def test_the_polarity_is_said_and_never_guessed(root):
         with pytest.raises(KpacError, match="white or black"):
             open_cuhk(root, blurred=wrong)
     for said, truth in (("white", MASK), ("black", ~MASK)):
-        pictures = open_cuhk(root, blurred=said)
-        assert len(pictures) == 3
-        name, image, mask = pictures[1]
-        assert name == pictures.name(1) == "out_of_focus0001"
+        images = open_cuhk(root, blurred=said)
+        assert len(images) == 3
+        name, image, mask = images[1]
+        assert name == images.name(1) == "out_of_focus0001"
         assert image.dtype == np.float32
         stored = np.asarray(Image.open(root / f"image/{name}.jpg"))
         np.testing.assert_allclose(image, stored / 255, atol=1e-7)
@@ -59,8 +59,8 @@ def test_masks_of_one_bit(root):
 
 
 def test_a_prefix_chooses(root):
-    pictures = open_cuhk(root, blurred="white", prefix="out_of_focus")
-    assert len(pictures) == 2
+    images = open_cuhk(root, blurred="white", prefix="out_of_focus")
+    assert len(images) == 2
     with pytest.raises(KpacError, match="begins with 'other'"):
         open_cuhk(root, blurred="white", prefix="other")
 
@@ -79,12 +79,12 @@ def test_faults_are_named_and_skipped_when_asked(root):
         open_cuhk(root, blurred="white")
     assert "motion0001.jpg: has no counterpart" in str(error.value)
     assert "out_of_focus0001.png: is 24x36 pixels" in str(error.value)
-    pictures = open_cuhk(root, blurred="white", skip_bad=True)
-    assert (len(pictures), len(pictures.skipped)) == (1, 2)
+    images = open_cuhk(root, blurred="white", skip_bad=True)
+    assert (len(images), len(images.skipped)) == (1, 2)
 
 
 def test_a_mask_in_colour_is_refused_by_name(root):
-    save(root / "gt/motion0001.png", picture(3))
-    pictures = open_cuhk(root, blurred="white")
+    save(root / "gt/motion0001.png", image(3))
+    images = open_cuhk(root, blurred="white")
     with pytest.raises(KpacError, match=r"motion0001\.png.*black and white"):
-        pictures[0]
+        images[0]

@@ -8,7 +8,7 @@ from napari_kpac import KpacError
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, open_dpdd, read_radius, synthesise
 from napari_kpac.images import read_image
-from tests.datasets.making import cut_off, picture, save
+from tests.datasets.making import cut_off, image, save
 
 SIZES = [(24, 36), (36, 24), (24, 36)]
 
@@ -20,12 +20,10 @@ def root(tmp_path):
     for split in ("train", "test"):
         for i, size in enumerate(SIZES):
             for j, view in enumerate("clr"):
-                save(
-                    folder / f"{split}_{view}/source/1P0A{2 * i:04}.png", picture(10 * i + j, *size)
-                )
+                save(folder / f"{split}_{view}/source/1P0A{2 * i:04}.png", image(10 * i + j, *size))
                 save(
                     folder / f"{split}_{view}/target/1P0A{2 * i + 1:04}.png",
-                    picture(10 * i + 5, *size),
+                    image(10 * i + 5, *size),
                 )
     (folder / "train_c/source/Thumbs.db").write_bytes(b"")
     (folder / "train_c/source/._1P0A0000.png").write_bytes(b"left by another system")
@@ -44,13 +42,13 @@ def test_pairs_follow_the_order_and_keep_their_sizes(root):
         assert pair.blurred.dtype == pair.sharp.dtype == np.float32
         assert pair.views is None
         assert pair.radius is None
-        np.testing.assert_allclose(pair.blurred, picture(10 * i, *SIZES[i]) / 65535, atol=1e-7)
-        np.testing.assert_allclose(pair.sharp, picture(10 * i + 5, *SIZES[i]) / 65535, atol=1e-7)
+        np.testing.assert_allclose(pair.blurred, image(10 * i, *SIZES[i]) / 65535, atol=1e-7)
+        np.testing.assert_allclose(pair.sharp, image(10 * i + 5, *SIZES[i]) / 65535, atol=1e-7)
 
 
 def test_eight_bits_are_the_default(root):
     pair = open_dpdd(root, "test")[0]
-    stored = picture(0)
+    stored = image(0)
     np.testing.assert_allclose(pair.blurred, np.rint(stored / 257) / 255, atol=1e-7)
     assert np.abs(pair.blurred - stored / 65535).max() > 1e-3
     with pytest.raises(KpacError, match="8 or 16 bits, not 12"):
@@ -61,8 +59,8 @@ def test_views_come_when_asked_for(root):
     pairs = open_dpdd(root, "train", dual=True, bits=16)
     assert pairs.dual
     left, right = pairs[1].views
-    np.testing.assert_allclose(left, picture(11, *SIZES[1]) / 65535, atol=1e-7)
-    np.testing.assert_allclose(right, picture(12, *SIZES[1]) / 65535, atol=1e-7)
+    np.testing.assert_allclose(left, image(11, *SIZES[1]) / 65535, atol=1e-7)
+    np.testing.assert_allclose(right, image(12, *SIZES[1]) / 65535, atol=1e-7)
 
 
 def test_what_synthesise_writes_is_read_with_its_radius(tmp_path):
@@ -96,10 +94,10 @@ def test_what_synthesise_writes_is_read_with_its_radius(tmp_path):
 
 def test_all_bad_files_are_named_at_once(root):
     bad = root / "train_c/source/1P0A0000.png"
-    bad.write_bytes(b"no picture")
+    bad.write_bytes(b"no image")
     short = root / "train_c/target/1P0A0003.png"
     cut_off(short)
-    turned = save(root / "train_r/source/1P0A0004.png", picture(0, 36, 24))
+    turned = save(root / "train_r/source/1P0A0004.png", image(0, 36, 24))
     with pytest.raises(KpacError) as error:
         open_dpdd(root, "train", dual=True)
     message = str(error.value)
@@ -119,7 +117,7 @@ def test_all_bad_files_are_named_at_once(root):
 def test_counts_that_differ_are_never_skipped(root):
     (root / "train_c/target/1P0A0003.png").unlink()
     for skip_bad in (False, True):
-        with pytest.raises(KpacError, match=r"source holds 3 pictures and .*target 2"):
+        with pytest.raises(KpacError, match=r"source holds 3 images and .*target 2"):
             open_dpdd(root, "train", skip_bad=skip_bad)
     (root / "test_l/source/1P0A0002.png").unlink()
     assert len(open_dpdd(root, "test")) == 3
@@ -136,7 +134,7 @@ def test_missing_folders_are_named(root, tmp_path):
         open_dpdd(root, "all")
     for path in (root / "train_c/target").iterdir():
         path.unlink()
-    with pytest.raises(KpacError, match=r"no pictures in .*target"):
+    with pytest.raises(KpacError, match=r"no images in .*target"):
         open_dpdd(root, "train")
     (root / "train_c/target").rmdir()
     with pytest.raises(KpacError, match=r"target: cannot be read as a folder"):
@@ -148,6 +146,6 @@ def test_a_file_that_breaks_after_opening_is_named(root):
     cut_off(root / "train_c/target/1P0A0001.png")
     with pytest.raises(KpacError, match=r"1P0A0001\.png"):
         pairs[0]
-    save(root / "train_c/target/1P0A0003.png", picture(0, 20, 20))
+    save(root / "train_c/target/1P0A0003.png", image(0, 20, 20))
     with pytest.raises(KpacError, match=r"1P0A0002\.png: the sizes within the pair differ"):
         pairs[1]

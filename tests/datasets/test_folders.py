@@ -6,12 +6,12 @@ import tifffile
 
 from napari_kpac import KpacError
 from napari_kpac.datasets import open_folders
-from tests.datasets.making import picture, save
+from tests.datasets.making import image, save
 
 
 def fill(folder, names, seed, **shape):
     for i, name in enumerate(names):
-        save(folder / name, picture(seed + i, dtype=np.uint8, **shape))
+        save(folder / name, image(seed + i, dtype=np.uint8, **shape))
 
 
 @pytest.mark.parametrize(
@@ -24,29 +24,29 @@ def test_both_folders_are_found_below_one(tmp_path, blurred, sharp):
     pairs = open_folders(tmp_path)
     assert len(pairs) == 2
     assert not pairs.dual
-    np.testing.assert_allclose(pairs[1].blurred, picture(1, dtype=np.uint8) / 255, atol=1e-7)
-    np.testing.assert_allclose(pairs[1].sharp, picture(6, dtype=np.uint8) / 255, atol=1e-7)
+    np.testing.assert_allclose(pairs[1].blurred, image(1, dtype=np.uint8) / 255, atol=1e-7)
+    np.testing.assert_allclose(pairs[1].sharp, image(6, dtype=np.uint8) / 255, atol=1e-7)
 
 
 def test_equal_stems_belong_together_whatever_the_order_and_ending(tmp_path):
     fill(tmp_path / "b", ["x1.png", "x2.png", "x10.png"], 0)
     for i, name in enumerate(["x1", "x2", "x10"]):
         (tmp_path / "s").mkdir(exist_ok=True)
-        tifffile.imwrite(tmp_path / "s" / f"{name}.tif", picture(5 + i), photometric="rgb")
+        tifffile.imwrite(tmp_path / "s" / f"{name}.tif", image(5 + i), photometric="rgb")
     pairs = open_folders(tmp_path / "b", tmp_path / "s", bits=16)
     for i, name in ((0, "x1"), (1, "x10"), (2, "x2")):
         assert pairs[i].name == name
         seed = {"x1": 5, "x2": 6, "x10": 7}[name]
-        np.testing.assert_allclose(pairs[i].sharp, picture(seed) / 65535, atol=1e-7)
+        np.testing.assert_allclose(pairs[i].sharp, image(seed) / 65535, atol=1e-7)
 
 
 def test_other_names_are_paired_by_order(tmp_path):
     fill(tmp_path / "b", ["blur_7.png", "blur_8.png"], 0)
     fill(tmp_path / "s", ["ref_1.png", "ref_2.png"], 5)
     pairs = open_folders(tmp_path / "b", tmp_path / "s")
-    np.testing.assert_allclose(pairs[1].sharp, picture(6, dtype=np.uint8) / 255, atol=1e-7)
+    np.testing.assert_allclose(pairs[1].sharp, image(6, dtype=np.uint8) / 255, atol=1e-7)
     fill(tmp_path / "s", ["ref_3.png"], 8)
-    with pytest.raises(KpacError, match=r"2 pictures and .* 3, and their names do not tell"):
+    with pytest.raises(KpacError, match=r"2 images and .* 3, and their names do not tell"):
         open_folders(tmp_path / "b", tmp_path / "s")
 
 
@@ -56,24 +56,24 @@ def test_a_missing_counterpart_is_named(tmp_path):
     with pytest.raises(KpacError) as error:
         open_folders(tmp_path)
     assert "blur/c.png: has no counterpart" in str(error.value)
-    assert "sharp/d.png: belongs to no picture" in str(error.value)
+    assert "sharp/d.png: belongs to no image" in str(error.value)
     pairs = open_folders(tmp_path, skip_bad=True)
     assert [pairs.name(i) for i in range(len(pairs))] == ["a", "b"]
     assert len(pairs.skipped) == 2
 
 
-def test_grey_and_transparent_pictures_become_rgb(tmp_path):
-    save(tmp_path / "blur/a.png", picture(0, channels=0))
-    save(tmp_path / "sharp/a.png", picture(1, channels=4, dtype=np.uint8))
-    save(tmp_path / "blur/b.png", picture(2, channels=2))
-    save(tmp_path / "sharp/b.png", picture(3, channels=0, dtype=np.uint8))
+def test_grey_and_transparent_images_become_rgb(tmp_path):
+    save(tmp_path / "blur/a.png", image(0, channels=0))
+    save(tmp_path / "sharp/a.png", image(1, channels=4, dtype=np.uint8))
+    save(tmp_path / "blur/b.png", image(2, channels=2))
+    save(tmp_path / "sharp/b.png", image(3, channels=0, dtype=np.uint8))
     pairs = open_folders(tmp_path, bits=16)
     assert pairs[0].blurred.shape == pairs[0].sharp.shape == (24, 36, 3)
-    grey = picture(0, channels=0)[:, :, None] / 65535
+    grey = image(0, channels=0)[:, :, None] / 65535
     np.testing.assert_allclose(pairs[0].blurred, np.repeat(grey, 3, axis=2), atol=1e-7)
-    rgb = picture(1, channels=4, dtype=np.uint8)[:, :, :3] / 255
+    rgb = image(1, channels=4, dtype=np.uint8)[:, :, :3] / 255
     np.testing.assert_allclose(pairs[0].sharp, rgb, atol=1e-7)
-    grey = picture(2, channels=2)[:, :, 0] / 65535
+    grey = image(2, channels=2)[:, :, 0] / 65535
     np.testing.assert_allclose(pairs[1].blurred[:, :, 2], grey, atol=1e-7)
 
 
@@ -90,7 +90,7 @@ def test_ten_bad_files_are_named_and_the_others_counted(tmp_path):
     assert len(open_folders(tmp_path, skip_bad=True)) == 2
 
 
-def test_pictures_too_small_to_use_are_named(tmp_path):
+def test_images_too_small_to_use_are_named(tmp_path):
     for folder in ("blur", "sharp"):
         fill(tmp_path / folder, ["a.png"], 0, height=1)
     with pytest.raises(KpacError, match=r"a\.png: is 36x1 pixels; at least 2x2 are needed"):
@@ -113,7 +113,7 @@ def test_folders_that_say_too_little_or_too_much_are_refused(tmp_path):
         fill(tmp_path / name, ["a.png"], 0)
     with pytest.raises(KpacError, match="more than one pair of folders"):
         open_folders(tmp_path)
-    save(tmp_path / "source/a.tif.png", picture(0))
+    save(tmp_path / "source/a.tif.png", image(0))
     (tmp_path / "source/a.JPG").write_bytes(b"")
     with pytest.raises(KpacError, match=r"differ only in their endings"):
         open_folders(tmp_path / "source", tmp_path / "target")

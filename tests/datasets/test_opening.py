@@ -10,23 +10,23 @@ import pytest
 from napari_kpac import KpacError
 from napari_kpac.cli.common import add_options, given_options
 from napari_kpac.datasets import DataOptions, open_masked, open_pairs
-from tests.datasets.making import picture, save
+from tests.datasets.making import image, save
 
 
 def test_dpdd(tmp_path):
     for view in "clr":
         for what in ("source", "target"):
-            save(tmp_path / f"val_{view}/{what}/a.png", picture(ord(view)))
+            save(tmp_path / f"val_{view}/{what}/a.png", image(ord(view)))
     options = DataOptions(kind="dpdd", root=tmp_path, split="val", dual=True, bits=16)
     assert options.root == str(tmp_path)
     pairs = open_pairs(options)
     assert (len(pairs), pairs.dual) == (1, True)
-    np.testing.assert_allclose(pairs[0].views[0], picture(ord("l")) / 65535, atol=1e-7)
+    np.testing.assert_allclose(pairs[0].views[0], image(ord("l")) / 65535, atol=1e-7)
 
 
 def test_folders(tmp_path):
-    save(tmp_path / "b/a.png", picture(0))
-    save(tmp_path / "s/a.png", picture(1))
+    save(tmp_path / "b/a.png", image(0))
+    save(tmp_path / "s/a.png", image(1))
     (tmp_path / "s/z.png").write_bytes(b"")
     asked = {"kind": "pairs", "root": tmp_path / "b", "sharp": tmp_path / "s"}
     with pytest.raises(KpacError, match=r"z\.png"):
@@ -36,7 +36,7 @@ def test_folders(tmp_path):
 
 
 def test_masks(tmp_path):
-    save(tmp_path / "image/a.png", picture(0))
+    save(tmp_path / "image/a.png", image(0))
     save(tmp_path / "gt/a.png", np.full((24, 36), 255, np.uint8))
     options = DataOptions(kind="cuhk", root=tmp_path, blurred="black")
     assert not open_masked(options)[0].mask.any()

@@ -20,9 +20,9 @@ LEVEL = 1 / 255
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")
-    pictures = (data.astronaut(), data.coffee(), data.chelsea())
+    images = (data.astronaut(), data.coffee(), data.chelsea())
     return Photographs(
-        [save(folder / f"{i}.png", each[:240, 100:360]) for i, each in enumerate(pictures)]
+        [save(folder / f"{i}.png", each[:240, 100:360]) for i, each in enumerate(images)]
     )
 
 
@@ -51,7 +51,7 @@ def error(pair):
 
 
 def single(folder, pixels):
-    """Return photographs of which crops in focus are the middle of one picture, turned."""
+    """Return photographs of which crops in focus are the middle of one image, turned."""
     return Photographs([save(folder / "one.png", pixels)])
 
 
@@ -270,7 +270,7 @@ def test_the_share_of_tone_curves(photographs, discs):
 
 
 def test_the_share_of_crops_whose_colours_are_blurred_apart(photographs):
-    """Where the target is grey, colour in the blurred picture comes from the lens."""
+    """Where the target is grey, colour in the blurred image comes from the lens."""
     how = replace(BARE, radii=(6.0,), spread=0.0, grey=1.0, colours=0.15)
     made = crops(photographs, how, "uniform", 200)
     apart = share(np.ptp(pair.blurred, axis=2).max() > 0 for pair in made)
@@ -304,7 +304,7 @@ def test_dual_pixel_views(photographs):
         assert left.shape == right.shape == pair.sharp.shape
         assert np.abs(left - right).max() > 5 * LEVEL
         mean = (to_linear(left) + to_linear(right)) / 2
-        # Three pictures are rounded to 8 bits; the curve of sRGB is at most 2.3 steep.
+        # Three images are rounded to 8 bits; the curve of sRGB is at most 2.3 steep.
         np.testing.assert_allclose(mean, to_linear(pair.blurred), atol=2.3 * LEVEL)
     focused = photographs.crop(np.random.default_rng(0), 48, how, "focused")
     for view in focused.views:
@@ -317,7 +317,7 @@ def test_without_dual_there_are_no_views(photographs):
 
 def test_everything_together_stays_in_range(photographs):
     for pair in crops(photographs, Blurring(), "scenes", 20):
-        for picture in (pair.blurred, pair.sharp):
-            assert picture.dtype == np.float32
-            assert picture.min() >= 0
-            assert picture.max() <= 1
+        for image in (pair.blurred, pair.sharp):
+            assert image.dtype == np.float32
+            assert image.min() >= 0
+            assert image.max() <= 1

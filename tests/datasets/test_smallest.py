@@ -8,12 +8,12 @@ from napari_kpac.datasets import DataOptions, open_dpdd, open_folders, open_pair
 from napari_kpac.datasets.pairs import write_radius
 from napari_kpac.training import TrainOptions, train
 from napari_kpac.training.examples import open_data
-from tests.datasets.making import picture, save
+from tests.datasets.making import image, save
 
 
 def fill(root, sizes, folders=("blurred", "sharp")):
     for i, (height, width) in enumerate(sizes):
-        pixels = picture(i, height, width, dtype=np.uint8)
+        pixels = image(i, height, width, dtype=np.uint8)
         for folder in folders:
             save(root / folder / f"{i}.png", pixels)
     return root
@@ -47,8 +47,8 @@ def test_small_pairs_can_be_skipped(tmp_path):
 
 
 def test_pairs_of_different_size_are_named(tmp_path):
-    save(tmp_path / "blurred/a.png", picture(0, 64, 80))
-    save(tmp_path / "sharp/a.png", picture(0, 64, 72))
+    save(tmp_path / "blurred/a.png", image(0, 64, 80))
+    save(tmp_path / "sharp/a.png", image(0, 64, 72))
     with pytest.raises(KpacError, match=r"a\.png: is 72x64 pixels, but .*a\.png is 80x64"):
         open_folders(tmp_path, smallest=32)
 

@@ -23,7 +23,7 @@ def photos(tmp_path):
     sharp = data.coffee()
     for i in range(7):
         imsave(folder / f"p{i}.png", sharp[i * 30 : i * 30 + 48, 100:164], check_contrast=False)
-    (folder / "notes.txt").write_text("no picture")
+    (folder / "notes.txt").write_text("no image")
     return folder
 
 
@@ -88,7 +88,7 @@ def test_other_options_do_not_mix(photos, tmp_path):
 
 
 def test_bad_photographs_are_named_and_left_out_only_when_asked(photos, tmp_path):
-    (photos / "broken.jpg").write_bytes(b"not a picture")
+    (photos / "broken.jpg").write_bytes(b"not an image")
     imsave(photos / "tiny.png", np.zeros((1, 1, 3), np.uint8), check_contrast=False)
     with pytest.raises(KpacError, match=r"broken\.jpg"):
         finish(make(photos, tmp_path / "pairs"))
@@ -109,9 +109,9 @@ def test_several_pairs_of_a_photograph_stay_in_one_split(photos, tmp_path):
 
 def test_sixteen_bits_grey_alpha_and_equal_names(tmp_path):
     grey = data.camera()[:40, :48]
-    for folder, picture in (("a", grey), ("b", np.dstack([grey] * 3 + [grey]))):
+    for folder, image in (("a", grey), ("b", np.dstack([grey] * 3 + [grey]))):
         (tmp_path / folder).mkdir()
-        imsave(tmp_path / folder / "x.png", picture, check_contrast=False)
+        imsave(tmp_path / folder / "x.png", image, check_contrast=False)
     given = [tmp_path / "a" / "x.png", tmp_path / "b"]
     finish(synthesise(given, tmp_path / "out", SynthesisOptions(bits=16, val=0, test=0)))
     sources = tmp_path / "out" / "train_c" / "source"

@@ -14,10 +14,10 @@ def half_blurred():
 
 
 def half_blurred_scene():
-    """A picture of fine texture whose right half is far out of focus, and that half."""
+    """An image of fine texture whose right half is far out of focus, and that half."""
     rng = np.random.default_rng(1)
     texture = np.clip(0.5 + 0.3 * gaussian_filter(rng.normal(size=(96, 160)), 0.7) / 0.4, 0, 1)
     blurred = np.zeros(texture.shape, bool)
     blurred[:, 80:] = True
-    picture = np.where(blurred, gaussian_filter(texture, 6), texture)
-    return picture.astype(np.float32), blurred
+    image = np.where(blurred, gaussian_filter(texture, 6), texture)
+    return image.astype(np.float32), blurred

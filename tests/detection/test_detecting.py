@@ -56,16 +56,16 @@ def test_other_alphas_and_their_mixture(image):
 
 
 def test_the_trained_network_tells_blur_from_texture(half_blurred):
-    picture, blurred = half_blurred
-    found = kpac.detect(picture, upsampling=1)
-    assert found.values.shape == picture.shape
+    image, blurred = half_blurred
+    found = kpac.detect(image, upsampling=1)
+    assert found.values.shape == image.shape
     assert found.model_name == "kpac-3level"
     assert Curve.of(found.values, blurred).roc_auc() > 0.8
 
 
 def test_local_variance_tells_blur_from_texture(half_blurred):
-    picture, blurred = half_blurred
-    found = kpac.detect(picture, source="variance")
+    image, blurred = half_blurred
+    found = kpac.detect(image, source="variance")
     assert Curve.of(found.values, blurred).roc_auc() > 0.95
     otsu = found.with_threshold("otsu")
     assert (otsu.mask == blurred).mean() > 0.9
@@ -73,9 +73,9 @@ def test_local_variance_tells_blur_from_texture(half_blurred):
 
 
 def test_local_variance_by_its_formula(rng):
-    picture = rng.random((21, 17, 3)).astype(np.float32)
-    blur = local_variance_blur(picture, 5)
-    window = picture[8:13, 6:11].astype(float)
+    image = rng.random((21, 17, 3)).astype(np.float32)
+    blur = local_variance_blur(image, 5)
+    window = image[8:13, 6:11].astype(float)
     variance = window.var(axis=(0, 1)).mean()
     expected = 1 - np.log1p(variance / FLOOR) / np.log1p(LARGEST / FLOOR)
     assert blur[10, 8] == pytest.approx(expected, abs=1e-6)
@@ -104,7 +104,7 @@ def test_stacks_slice_by_slice_with_one_threshold(image, source):
     assert found.threshold == pytest.approx(0.3 * high + 0.7 * low, rel=1e-5)
 
 
-def test_kinds_of_pictures(image):
+def test_kinds_of_images(image):
     colour = np.stack([image] * 3, axis=-1)
     grey = detected(image, source="variance").values
     for same in (
@@ -181,7 +181,7 @@ def test_progress_and_cancelling(image):
     assert list(work) == []
 
 
-def test_a_constant_picture_is_all_blurred():
+def test_a_constant_image_is_all_blurred():
     found = detected(np.full((20, 20), 0.4, np.float32), source="variance")
     assert (found.values == 1).all()
     assert found.mask.all()

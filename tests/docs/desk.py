@@ -15,7 +15,7 @@ def furnish(folder: Path) -> None:
     """Put everything on the desk."""
     photo = np.ascontiguousarray(data.coffee()[100:164, 200:280])
     blurred = kpac.defocus(photo, 2.0, dual=True)
-    for name in ("holiday.jpg", "photo.png", "picture.png", "centre.png", "next.tif"):
+    for name in ("holiday.jpg", "photo.png", "image.png", "centre.png", "next.tif"):
         write_image(folder / name, blurred.image)
     for name in ("photos/1.jpg", "photos/2.png", "scans/a/1.tif"):
         write_image(folder / name, blurred.image)
@@ -24,8 +24,8 @@ def furnish(folder: Path) -> None:
         write_image(folder / f"{name}.png", view)
         write_image(folder / name / "1.png", view)
     write_image(folder / "mask.png", np.repeat(np.uint8([[0, 255]]), 40, axis=1).repeat(64, axis=0))
-    for i, picture in enumerate((data.astronaut(), data.chelsea()[:, :448])):
-        write_image(folder / "sharp-photos" / f"{i}.png", picture[:300, :400])
+    for i, image in enumerate((data.astronaut(), data.chelsea()[:, :448])):
+        write_image(folder / "sharp-photos" / f"{i}.png", image[:300, :400])
     _write_pairs(folder, photo, blurred)
     _write_stacks(folder, blurred.image)
     _write_models(folder)
@@ -42,10 +42,10 @@ def _write_pairs(folder: Path, photo: np.ndarray, blurred: object) -> None:
         write_image(folder / root / "sharp" / "1.png", photo)
 
 
-def _write_stacks(folder: Path, picture: np.ndarray) -> None:
+def _write_stacks(folder: Path, image: np.ndarray) -> None:
     import zarr
 
-    stack = np.stack([picture[..., 0], picture[..., 1]])
+    stack = np.stack([image[..., 0], image[..., 1]])
     zarr.save_array(folder / "stack.zarr", stack)
     group = zarr.open_group(folder / "cells.ome.zarr", mode="w", zarr_format=2)
     group.create_array("0", data=stack)

@@ -13,7 +13,7 @@ DOCS = ROOT / "docs"
 
 
 def links(page):
-    """Targets of links and pictures that lie in this repository."""
+    """Targets of links and images that lie in this repository."""
     text = prose(page)
     found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
     return [link for link in found if not link.startswith(("http:", "https:", "mailto:"))]
@@ -50,12 +50,12 @@ def test_every_page_is_reached():
     assert ":glob:\n\n*\n" in index
 
 
-def test_every_picture_is_shown():
-    """Pictures that no page shows are left over; the light theme's are for readers of that."""
+def test_every_image_is_shown():
+    """Images that no page shows are left over; the light theme's are for readers of that."""
     shown = {(page.parent / link).resolve() for page in PAGES for link in links(page)}
-    for picture in (DOCS / "images").rglob("*.*"):
-        if picture.suffix != ".json" and not picture.stem.endswith("-light"):
-            assert picture in shown, picture
+    for image in (DOCS / "images").rglob("*.*"):
+        if image.suffix != ".json" and not image.stem.endswith("-light"):
+            assert image in shown, image
 
 
 def test_the_house_is_as_the_contract_says():

@@ -16,7 +16,7 @@ ODD = tiny_net(2, stride_padding="symmetric", kernel_size=3, dilations=(1, 3), b
 DUAL = tiny_net(3, views=2)
 
 
-def picture(height, width, seed=0, channels=3):
+def random_image(height, width, seed=0, channels=3):
     shape = (height, width, channels) if channels > 1 else (height, width)
     return np.random.default_rng(seed).random(shape)
 
@@ -37,7 +37,7 @@ gains = st.lists(st.floats(0, 2), min_size=3, max_size=3)
 
 @given(height=sizes, width=sizes, tile=st.integers(8, 96), levels=st.sampled_from((2, 3)))
 def test_tiled_equals_untiled_in_float64(height, width, tile, levels):
-    image = picture(height, width)
+    image = random_image(height, width)
     whole = run(image, NETS[levels], tile=None)
     assert_same(run(image, NETS[levels], tile=tile), whole)
 
@@ -50,7 +50,7 @@ def test_what_is_kept_banded_or_on_disk_does_not_matter(height, width, tile, kep
     from napari_kpac.engine import job
 
     net = NETS[3]
-    image = picture(height, width)
+    image = random_image(height, width)
     whole = run(image, net, tile=None)
     original = job.make_plan
 
@@ -67,7 +67,7 @@ def test_what_is_kept_banded_or_on_disk_does_not_matter(height, width, tile, kep
 
 @given(height=st.integers(1, 90), width=st.integers(1, 90), tile=st.integers(8, 40))
 def test_the_symmetric_rule_three_blocks_and_other_kernels(height, width, tile):
-    image = picture(height, width)
+    image = random_image(height, width)
     assert_same(run(image, ODD, tile=tile), run(image, ODD, tile=None))
 
 
@@ -105,7 +105,7 @@ def test_halos_follow_from_the_layers(seed):
     """No number is written down by hand: other layers have other halos, and tiles stay exact."""
     net = net_of_other_layers(2 + seed % 2, seed)
     assert net.halos != NETS[net.config.levels].halos
-    image = picture(150, 171)
+    image = random_image(150, 171)
     whole = run(image, net, tile=None)
     for tile in (24, 48):
         assert_same(run(image, net, tile=tile), whole)
@@ -118,7 +118,7 @@ def test_halos_follow_from_the_layers(seed):
 
 @pytest.mark.parametrize("tile", [16, 40, 100])
 def test_dual_pixel_tiles(tile):
-    left, right, centre = (picture(61, 77, seed) for seed in range(3))
+    left, right, centre = (random_image(61, 77, seed) for seed in range(3))
     for image in (centre, None):
         whole = kpac.deblur(image, DUAL, "cpu", views=(left, right), tile=None, range="unit")
         tiled = kpac.deblur(image, DUAL, "cpu", views=(left, right), tile=tile, range="unit")
@@ -133,7 +133,7 @@ def test_the_real_network_in_float32(photograph, tile):
 
 @given(height=st.integers(20, 150), width=st.integers(20, 150), data=st.data())
 def test_a_region_is_that_crop_of_the_whole(height, width, data):
-    image = picture(height, width)
+    image = random_image(height, width)
     top, left = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
     bottom = data.draw(st.integers(top + 1, height))
     right = data.draw(st.integers(left + 1, width))
@@ -153,10 +153,10 @@ def test_a_region_is_that_crop_of_the_whole(height, width, data):
 @given(moves=st.lists(st.tuples(st.sampled_from(("first", "second", "both", "strength", "label",
        "override", "none")), gains, st.booleans()), min_size=1, max_size=6))  # fmt: skip
 def test_any_sequence_of_moves_ends_where_a_fresh_run_does(moves):
-    image = picture(70, 51)
+    image = random_image(70, 51)
     labels = np.zeros((70, 51), int)
     labels[20:50, 10:40] = 1
-    alpha_map = picture(70, 51, 5, channels=1)
+    alpha_map = random_image(70, 51, 5, channels=1)
     session = kpac.Session(image, NETS[3], "cpu", range="unit")
     ones = [1, 1, 1]
     for kind, row, partial in moves:
@@ -194,7 +194,7 @@ def test_strength_zero_is_the_input_to_the_bit(photograph):
 
 
 def test_a_lean_session_gives_the_same(monkeypatch):
-    image = picture(64, 80)
+    image = random_image(64, 80)
     modulation = kpac.Modulation(gains=[0.5, 0, 1.5])
     monkeypatch.setattr(CachedBottleneck, "is_lean", True)
     lean = kpac.Session(image, NETS[3], "cpu", range="unit")
@@ -203,7 +203,7 @@ def test_a_lean_session_gives_the_same(monkeypatch):
 
 @pytest.mark.parametrize("memory", ["40 MB", "1 GB"])
 def test_the_budget_chooses_and_the_choice_is_recorded(memory):
-    image = (picture(300, 400) * 255).astype(np.uint8)
+    image = (random_image(300, 400) * 255).astype(np.uint8)
     plan = kpac.deblur(image, memory=memory).recipe.environment["plan"]
     if memory == "40 MB":
         assert plan["tile"] < 300

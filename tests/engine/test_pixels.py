@@ -216,7 +216,7 @@ def test_out_receives_the_result(rng, tmp_path):
         np.zeros((0, 8)),
         np.float32(3),
         None,
-        "picture.png",
+        "image.png",
         [[1, 2], [3]],
     ],
     ids=str,

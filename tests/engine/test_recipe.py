@@ -24,7 +24,7 @@ def rich(rng):
     )
 
 
-def test_a_recipe_makes_the_same_picture_again(rich, rng, tmp_path):
+def test_a_recipe_makes_the_same_image_again(rich, rng, tmp_path):
     image = rng.random((40, 56))
     first = kpac.deblur(image, NET, "cpu", modulation=rich, range="unit")
     files = first.recipe.save(tmp_path / "look.json")
@@ -76,7 +76,7 @@ def test_broken_recipes_are_refused(rich, rng, tmp_path, name):
 def test_a_missing_or_damaged_image_is_named(rich, rng, tmp_path):
     result = kpac.deblur(rng.random((40, 56)), NET, "cpu", modulation=rich)
     result.recipe.save(tmp_path / "look.json")
-    (tmp_path / "look.labels.png").write_bytes(b"not a picture")
+    (tmp_path / "look.labels.png").write_bytes(b"not an image")
     with pytest.raises(kpac.KpacError, match=r"look\.labels\.png"):
         kpac.load_recipe(tmp_path / "look.json")
     (tmp_path / "look.labels.png").unlink()

@@ -143,7 +143,7 @@ def test_a_render_cancelled_anywhere_leaves_nothing_wrong_behind(image, monkeypa
             np.testing.assert_allclose(session.render(move).image, expected, atol=1e-6)
 
 
-def test_many_threads_get_consistent_pictures(image):
+def test_many_threads_get_consistent_images(image):
     session = kpac.Session(image, NET, "cpu")
     rows = [[1, 1, 1], [0, 1, 1], [1, 0, 2], [0.5, 0.5, 0.5]]
     expected = [kpac.deblur(image, NET, modulation=kpac.Modulation(gains=r)).image for r in rows]
@@ -210,7 +210,7 @@ def test_painting_changes_only_the_neighbourhood(photograph):
     assert changed[:64, :64].max() <= 1
 
 
-def test_a_session_takes_one_picture(rng):
+def test_a_session_takes_one_image(rng):
     with pytest.raises(kpac.KpacError, match="slice"):
         kpac.Session(rng.random((2, 16, 16)), NET)
     session = kpac.Session(rng.random((16, 16)), NET)

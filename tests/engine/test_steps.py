@@ -202,7 +202,7 @@ def test_blur_maps(photograph):
         (2, 5, 2),
     ],
 )
-def test_the_blur_map_enlarges_less_the_larger_the_picture(wanted, pixels, factor):
+def test_the_blur_map_enlarges_less_the_larger_the_image(wanted, pixels, factor):
     from napari_kpac.engine.blur import upsampling_factor
 
     assert upsampling_factor(wanted, pixels) == factor

@@ -1,4 +1,4 @@
-"""Blur detection on folders of pictures and masks."""
+"""Blur detection on folders of images and masks."""
 
 import json
 
@@ -16,15 +16,15 @@ from tests.detection.conftest import half_blurred_scene
 
 @pytest.fixture
 def cuhk(tmp_path):
-    """Three pictures, blurred to the right, to the left, and everywhere; white is blurred."""
+    """Three images, blurred to the right, to the left, and everywhere; white is blurred."""
     root = tmp_path / "cuhk"
-    picture, blurred = half_blurred_scene()
+    image, blurred = half_blurred_scene()
     for name in ("image", "gt"):
         (root / name).mkdir(parents=True)
     scenes = {
-        "right": (picture, blurred),
-        "left": (picture[:, ::-1], blurred[:, ::-1]),
-        "all": (picture[:, 84:], np.ones_like(blurred[:, 84:])),
+        "right": (image, blurred),
+        "left": (image[:, ::-1], blurred[:, ::-1]),
+        "all": (image[:, 84:], np.ones_like(blurred[:, 84:])),
     }
     for name, (grey, mask) in scenes.items():
         colour = np.repeat(np.rint(grey * 255).astype(np.uint8)[..., None], 3, axis=2)
@@ -38,12 +38,12 @@ def test_rows_are_what_detection_and_scores_give(cuhk, tiny_model):
     found = finish(kpac.evaluate(options))
     enlarged = [f"tiny, alpha_1, enlarged {n}x" for n in (1, 2, 4)]
     assert [line.method for line in found.lines] == [*enlarged, "ebdb", "local variance"]
-    pictures = {found.study.data.name(i): found.study.data[i] for i in range(3)}
+    images = {found.study.data.name(i): found.study.data[i] for i in range(3)}
     for method, settings in (
         (enlarged[1], {"model": "tiny", "upsampling": 2}),
         ("local variance", {"source": "variance"}),
     ):
-        for name, (_, image, mask) in pictures.items():
+        for name, (_, image, mask) in images.items():
             values = kpac.detect(image, range="unit", **settings).values
             report = score(values, mask, "blurred")
             row = found.ledger.find((name, method, 0.0))
@@ -74,7 +74,7 @@ def test_from_the_terminal_into_a_page(cuhk, tiny_model, tmp_path, capsys):
     text = (output / "report.html").read_text()
     assert "Blur detection, f0.3, by rule for the threshold" in text
     lines = json.loads((output / "summary.json").read_text())["lines"]
-    assert {line["pictures"] for line in lines} == {2}
+    assert {line["images"] for line in lines} == {2}
 
 
 def test_the_polarity_of_the_masks_counts(cuhk, tiny_model):

@@ -44,8 +44,8 @@ def test_rows_are_what_the_parts_give(dpdd, tiny_model):
     for index in range(4):
         pair = pairs[index]
         restored = np.clip(kpac.deblur(pair.blurred, "tiny", range="unit").image, 0, 1)
-        for name, picture in (("input", pair.blurred), ("tiny", restored)):
-            expected = peak_signal_noise_ratio(pair.sharp, picture, data_range=1)
+        for name, image in (("input", pair.blurred), ("tiny", restored)):
+            expected = peak_signal_noise_ratio(pair.sharp, image, data_range=1)
             row = found.ledger.find((pair.name, name, 0.0))
             assert row.scores["psnr"] == pytest.approx(expected, abs=1e-3)
     for line in found.lines:
@@ -57,15 +57,15 @@ def test_rows_are_what_the_parts_give(dpdd, tiny_model):
 
 
 def test_the_share_through_alpha_is_the_cost_of_muting_everything_over_the_gain():
-    """By hand: two pictures, of which only the second has pixels of 4 to 8 px."""
+    """By hand: two images, of which only the second has pixels of 4 to 8 px."""
     places = ("all", "0-1 px", "1-2 px", "2-4 px", "4-8 px")
     blurred = {"a": (20, 30, 20, 20, None), "b": (22, 30, 22, 24, 26)}
     gained = {"input": (0, 0, 0, 0, 0), "net": (2, -1, 1, 2, 3), "bad": (-1, -1, -1, -1, -1)}
     lost = {"net": (1.5, 0, 1, 1.5, 2), "bad": (1, 1, 1, 1, 1)}
     ledger = Ledger([])
-    for picture, values in blurred.items():
+    for image, values in blurred.items():
         for method, gains in gained.items():
-            less = 0.5 if picture == "b" and method != "input" else 0.0
+            less = 0.5 if image == "b" and method != "input" else 0.0
             scores = {}
             for i, place in enumerate(places):
                 if values[i] is None:
@@ -75,7 +75,7 @@ def test_the_share_through_alpha_is_the_cost_of_muting_everything_over_the_gain(
                 if method in lost:
                     name = name and f" at{name}"
                     scores[f"cost of muting everything{name}"] = lost[method][i]
-            ledger.add(Row(picture, method, 0.0, scores))
+            ledger.add(Row(image, method, 0.0, scores))
     _, net, bad = summarise(ledger)
     gains = 1 - 0.25, 2 - 0.25, 3 - 0.5
     assert net.mean_gain == pytest.approx(sum(gains) / 3)
@@ -130,7 +130,7 @@ def test_muting_and_gains_are_shown_at_every_noise(dpdd, tiny_model, tmp_path, c
 
 
 def test_a_fit_of_the_exposure_leaves_only_the_blur(folders, tiny_model, tmp_path):
-    """The same pairs, the sharp pictures of which are darker by what a fit finds."""
+    """The same pairs, the sharp images of which are darker by what a fit finds."""
     for what, gain, offset in (("source", 1.0, 0.0), ("target", 0.5, 20.0)):
         for path in (folders / what).iterdir():
             values = imread(path) * gain + offset
@@ -155,15 +155,15 @@ def test_a_fit_of_the_exposure_leaves_only_the_blur(folders, tiny_model, tmp_pat
     assert dark.worst_gain == pytest.approx(same.worst_gain, abs=0.1)
 
 
-def test_a_picture_that_is_opened_and_a_case_are_fitted_as_the_scores_are(folders, tiny_model):
+def test_a_image_that_is_opened_and_a_case_are_fitted_as_the_scores_are(folders, tiny_model):
     found = finish(kpac.evaluate(options(folders, kind="pairs", fit_exposure=True)))
     index = found.study.keys.index(("c0", "tiny", 0.0))
-    shown = found.study.pictures(index)
+    shown = found.study.images(index)
     score = found.ledger.find(("c0", "tiny", 0.0)).scores["psnr"]
     expected = peak_signal_noise_ratio(shown["sharp"], shown["tiny"], data_range=1)
     assert score == pytest.approx(expected, abs=1e-3)
     for _, case in best_and_worst(found.study, found.ledger):
-        row = found.ledger.find((case.picture, "tiny", 0.0))
+        row = found.ledger.find((case.image, "tiny", 0.0))
         assert case.crops[1][1] == f"tiny, {row.scores['psnr']:.2f} dB"
 
 
@@ -172,16 +172,16 @@ def test_pairs_are_of_the_split_that_the_manifest_says(folders, tiny_model, tmp_
     shutil.copytree(folders, root)
     (root / "MANIFEST.csv").write_text("file,split\nc0.png,train\nc1.jpg,val\n")
 
-    def pictures(**changes):
+    def images(**changes):
         given = options(root, kind="pairs", model=(), **changes)
-        return {row.picture for row in finish(kpac.evaluate(given)).ledger.rows}
+        return {row.image for row in finish(kpac.evaluate(given)).ledger.rows}
 
-    assert pictures() == {"c1"}
-    assert pictures(split="train") == {"c0"}
+    assert images() == {"c1"}
+    assert images(split="train") == {"c0"}
     with pytest.raises(KpacError, match=r"split 'test'.*train, val"):
-        pictures(split="test")
+        images(split="test")
     (root / "MANIFEST.csv").unlink()
-    assert pictures(split="test") == {"c0", "c1"}
+    assert images(split="test") == {"c0", "c1"}
 
 
 def test_the_progress_counts_and_closing_cancels(dpdd, tiny_model, tmp_path):
@@ -241,7 +241,7 @@ def test_plain_folders_have_no_bins(folders, tiny_model, capsys):
     assert "the paper's" in printed
     assert main([*arguments, "--limit", "1", "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)["lines"]
-    assert [(line["method"], line["pictures"]) for line in lines] == [("input", 1), ("tiny", 1)]
+    assert [(line["method"], line["images"]) for line in lines] == [("input", 1), ("tiny", 1)]
 
 
 def test_without_lpips_the_column_says_so(folders, tiny_model, monkeypatch):
@@ -254,7 +254,7 @@ def test_without_lpips_the_column_says_so(folders, tiny_model, monkeypatch):
     assert all(row[-1] == "-" for row in table.rows)
 
 
-def test_lpips_gets_pictures_from_minus_one_to_one(folders, tiny_model, monkeypatch, tmp_path):
+def test_lpips_gets_images_from_minus_one_to_one(folders, tiny_model, monkeypatch, tmp_path):
     """With a package in its place that measures the mean difference, and says what it sees."""
     (tmp_path / "lpips.py").write_text(
         "import torch\n"
@@ -313,13 +313,13 @@ class Loads(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.tags, self.pictures, self.loads = [], 0, []
+        self.tags, self.images, self.loads = [], 0, []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         for name, value in attrs:
             if name in ("src", "href", "srcset", "data", "action", "poster"):
-                self.pictures += value.startswith("data:image/png;base64,")
+                self.images += value.startswith("data:image/png;base64,")
                 if not value.startswith("data:"):
                     self.loads.append(value)
 
@@ -334,13 +334,13 @@ def test_the_page_stands_alone_and_shows_its_cases(dpdd, tiny_model, tmp_path):
     assert not {"script", "link", "iframe", "object"} & set(page.tags)
     assert "url(" not in text
     assert "@import" not in text
-    assert page.pictures == 4 * 4  # two best, two worst: input, tiny, unsharp, sharp
+    assert page.images == 4 * 4  # two best, two worst: input, tiny, unsharp, sharp
     assert text.count("<svg") == 2
     for words in ("The best cases of tiny", "The worst cases of tiny", "Gain by radius",
                   "not measured", "Settings", "Environment", "threads"):  # fmt: skip
         assert words in text
     rows = list(csv.DictReader((tmp_path / "results.csv").open()))
-    assert {row["picture"] for row in rows} == {"p0", "p1", "p2", "p3"}
+    assert {row["image"] for row in rows} == {"p0", "p1", "p2", "p3"}
     json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
 
 

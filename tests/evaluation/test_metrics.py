@@ -32,7 +32,7 @@ def test_measures_agree_with_scikit_image(pair):
 
 
 def test_ssim_agrees_with_its_formula_in_one_window(pair):
-    result, sharp = (picture[40:47, 40:47, 1] for picture in pair)
+    result, sharp = (image[40:47, 40:47, 1] for image in pair)
     c1, c2 = 0.01**2, 0.03**2
     covariance = np.cov(result.ravel(), sharp.ravel())  # of samples, as scikit-image has it
     expected = ((2 * result.mean() * sharp.mean() + c1) * (2 * covariance[0, 1] + c2)) / (
@@ -47,7 +47,7 @@ def test_closed_forms():
     assert metrics.mae(flat - 0.1, flat) == pytest.approx(0.1, abs=1e-6)
     assert metrics.psnr(flat, flat) == float("inf")
     assert metrics.ssim(flat, flat) == pytest.approx(1, abs=1e-6)
-    # Two flat pictures differ in their means alone: the formula's first factor.
+    # Two flat images differ in their means alone: the formula's first factor.
     a, b = 0.25, 0.75
     expected = (2 * a * b + 1e-4) / (a * a + b * b + 1e-4)
     assert metrics.ssim(flat / 2, flat * 1.5) == pytest.approx(expected, abs=1e-6)
@@ -78,7 +78,7 @@ def test_a_fit_finds_gain_and_offset_of_each_channel(pair):
         line = np.polyfit(result[..., channel].ravel(), sharp[..., channel].ravel(), 1)
         expected = np.polyval(line, result[..., channel])
         np.testing.assert_allclose(found[..., channel], expected, atol=1e-9)
-    # Grey pictures have one channel; what has no contrast becomes the mean.
+    # Grey images have one channel; what has no contrast becomes the mean.
     np.testing.assert_allclose(metrics.fitted(3 * sharp[..., 0], sharp[..., 0]), sharp[..., 0])
     flat = metrics.fitted(np.full((4, 5), 0.3), np.arange(20.0).reshape(4, 5))
     np.testing.assert_allclose(flat, 9.5)
@@ -99,7 +99,7 @@ def test_what_cannot_be_compared_is_refused(result, what):
         metrics.psnr(result, np.zeros((8, 8)))
 
 
-def test_ssim_refuses_small_pictures_and_unknown_presets():
+def test_ssim_refuses_small_images_and_unknown_presets():
     with pytest.raises(KpacError, match="at least 7"):
         metrics.ssim(np.zeros((6, 9)), np.zeros((6, 9)))
     with pytest.raises(KpacError, match="own"):

@@ -89,7 +89,7 @@ def test_the_cost_of_muting_is_what_deblurring_without_these_alphas_gives(case, 
     assert {*probe.scores} - {SHARP_KEPT} <= set(named)
 
 
-def test_the_picture_is_encoded_once_for_all_mutings(case, model, monkeypatch):
+def test_the_image_is_encoded_once_for_all_mutings(case, model, monkeypatch):
     from napari_kpac.engine.stages import Stages
 
     encode, calls = Stages.encode, []
@@ -97,7 +97,7 @@ def test_the_picture_is_encoded_once_for_all_mutings(case, model, monkeypatch):
         Stages, "encode", lambda run, *given: calls.append(run) or encode(run, *given)
     )
     examine(model, case)
-    assert len(calls) == 2  # the blurred picture and the sharp one
+    assert len(calls) == 2  # the blurred image and the sharp one
 
 
 def test_without_a_radius_everything_is_muted_over_all_pixels(case, model):

@@ -30,7 +30,7 @@ def viewer(make_napari_viewer):
 
 
 @pytest.fixture
-def picture():
+def image():
     return np.random.default_rng(0).integers(0, 256, (96, 128, 3), dtype=np.uint8)
 
 

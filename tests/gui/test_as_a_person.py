@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from PIL import Image as Picture
+from PIL import Image
 from qtpy.QtCore import QPoint, QPointF, Qt
 from qtpy.QtGui import QMouseEvent
 from qtpy.QtTest import QTest
@@ -18,8 +18,8 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def cup(viewer, picture):
-    return viewer.add_image(picture, name="cup")
+def cup(viewer, image):
+    return viewer.add_image(image, name="cup")
 
 
 def canvas_of(viewer):
@@ -27,7 +27,7 @@ def canvas_of(viewer):
 
 
 def on_canvas(viewer, row, column):
-    """Return where a pixel of the picture is in the canvas."""
+    """Return where a pixel of the image is in the canvas."""
     canvas, camera = canvas_of(viewer), viewer.scene.camera
     down, right = (np.array([row, column]) - np.asarray(camera.center)[-2:]) * camera.zoom
     return QPoint(round(canvas.width() / 2 + right), round(canvas.height() / 2 + down))
@@ -89,8 +89,8 @@ def test_dragging_the_split_and_holding_the_key(viewer, docked, tiny_model, cup,
     qtbot.waitUntil(lambda: result.visible, timeout=WAIT)
 
 
-def test_a_draft_while_dragging_and_the_exact_picture_at_rest(
-    viewer, docked, tiny_model, cup, picture, qtbot
+def test_a_draft_while_dragging_and_the_exact_image_at_rest(
+    viewer, docked, tiny_model, cup, image, qtbot
 ):
     mixer = open_mixer(docked, qtbot)
     QTest.qWait(300)
@@ -102,12 +102,12 @@ def test_a_draft_while_dragging_and_the_exact_picture_at_rest(
     qtbot.mouseMove(slider, QPoint(middle.x(), slider.height() - 2))
     qtbot.waitUntil(lambda: bool(came), timeout=WAIT)
     assert came[0]
-    # Held but at rest: the exact picture comes although the button is still down.
+    # Held but at rest: the exact image comes although the button is still down.
     qtbot.waitUntil(lambda: not came[-1], timeout=WAIT)
     qtbot.mouseRelease(slider, LEFT, pos=QPoint(middle.x(), slider.height() - 2))
     rows = np.ones((2, 5))
     rows[0, 2] = strip.gain
-    wanted = kpac.deblur(picture, "tiny", modulation=kpac.Modulation(gains=rows)).image.astype(int)
+    wanted = kpac.deblur(image, "tiny", modulation=kpac.Modulation(gains=rows)).image.astype(int)
     layer = result_of(viewer, "cup (mixer)")
     qtbot.waitUntil(lambda: layer.data.shape == wanted.shape, timeout=WAIT)
     qtbot.waitUntil(lambda: np.abs(layer.data - wanted).max() <= 1, timeout=WAIT)
@@ -133,9 +133,9 @@ def test_without_live_preview_nothing_moves_before_the_slider_is_let_go(
     assert not any(came)
 
 
-def test_what_is_on_screen_is_of_one_setting(viewer, docked, tiny_model, picture, qtbot):
+def test_what_is_on_screen_is_of_one_setting(viewer, docked, tiny_model, image, qtbot):
     """While only a part has been rendered, the layer is that part and nothing else."""
-    viewer.add_image(np.tile(picture, (4, 4, 1)), name="cup")
+    viewer.add_image(np.tile(image, (4, 4, 1)), name="cup")
     mixer = open_mixer(docked, qtbot)
     viewer.scene.camera.zoom *= 4
     QTest.qWait(200)
@@ -180,7 +180,7 @@ def test_painting_with_the_brush_changes_only_there(viewer, docked, tiny_model, 
 
 
 def test_undo_by_key_and_a_recipe_that_replays(
-    viewer, docked, tiny_model, cup, picture, qtbot, tmp_path, monkeypatch
+    viewer, docked, tiny_model, cup, image, qtbot, tmp_path, monkeypatch
 ):
     mixer = open_mixer(docked, qtbot)
     strip = mixer._desk.strips[0][3]
@@ -197,10 +197,10 @@ def test_undo_by_key_and_a_recipe_that_replays(
         lambda *_: (str(tmp_path / "look.json"), ""),
     )
     qtbot.mouseClick(mixer._desk.buttons["Save"], LEFT)
-    Picture.fromarray(picture).save(tmp_path / "cup.png")
+    Image.fromarray(image).save(tmp_path / "cup.png")
     call = ["deblur", str(tmp_path / "cup.png"), "-o", str(tmp_path / "out.png")]
     assert main([*call, "--recipe", str(tmp_path / "look.json")]) == 0
-    again = np.asarray(Picture.open(tmp_path / "out.png")).astype(int)
+    again = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
     layer = result_of(viewer, "cup (mixer)")
     qtbot.waitUntil(
         lambda: layer.data.shape == again.shape and np.abs(layer.data - again).max() <= 1,
@@ -217,8 +217,8 @@ def test_a_sample_from_the_menu_and_every_widget_by_its_command(viewer, tiny_mod
     qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)
 
 
-def test_closing_everything_while_everything_runs(viewer, docked, tiny_model, picture, qtbot):
-    viewer.add_image(np.stack([picture] * 6), name="stack", rgb=True)
+def test_closing_everything_while_everything_runs(viewer, docked, tiny_model, image, qtbot):
+    viewer.add_image(np.stack([image] * 6), name="stack", rgb=True)
     deblur, mixer = docked(DeblurWidget), docked(MixerWidget)
     qtbot.mouseClick(mixer._open, LEFT)
     qtbot.mouseClick(deblur._button, LEFT)

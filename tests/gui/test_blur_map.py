@@ -124,7 +124,7 @@ def test_saving_by_button_and_by_napari(viewer, widget, qtbot, tmp_path):
 def test_without_an_image_it_says_so(viewer, docked, tiny_model, qtbot):
     widget = docked(BlurMapWidget)
     qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
-    assert "open a picture" in widget._message.text()
+    assert "open an image" in widget._message.text()
     assert not widget._actions["Save map"].isEnabled()
 
 

@@ -26,15 +26,15 @@ def run(qtbot, widget):
     qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
 
 
-def test_one_button_gives_the_engine_s_result(viewer, widget, picture, tiny_model, qtbot):
+def test_one_button_gives_the_engine_s_result(viewer, widget, image, tiny_model, qtbot):
     layer = viewer.add_image(
-        picture, name="cup", scale=(0.5, 0.25), translate=(3, 4), rotate=10, units="um",
+        image, name="cup", scale=(0.5, 0.25), translate=(3, 4), rotate=10, units="um",
         metadata={"mine": 1},
     )  # fmt: skip
     run(qtbot, widget)
     result = result_of(viewer, "cup (deblurred)")
-    assert np.array_equal(result.data, kpac.deblur(picture, "tiny").image)
-    assert result.data.dtype == picture.dtype
+    assert np.array_equal(result.data, kpac.deblur(image, "tiny").image)
+    assert result.data.dtype == image.dtype
     for name in ("scale", "translate", "rotate", "shear"):
         np.testing.assert_allclose(getattr(result, name), getattr(layer, name))
     assert result.units == layer.units
@@ -44,12 +44,12 @@ def test_one_button_gives_the_engine_s_result(viewer, widget, picture, tiny_mode
     assert "Done" in widget._message.text()
 
 
-def test_running_again_updates_the_same_layer(viewer, widget, picture, qtbot):
-    layer = viewer.add_image(picture, name="cup")
+def test_running_again_updates_the_same_layer(viewer, widget, image, qtbot):
+    layer = viewer.add_image(image, name="cup")
     run(qtbot, widget)
     first = result_of(viewer, "cup (deblurred)")
     before = first.data.copy()
-    layer.data = 255 - picture
+    layer.data = 255 - image
     layer.name = "mug"
     run(qtbot, widget)
     assert [type(each) for each in viewer.layers] == [Image, Image]
@@ -73,8 +73,8 @@ def test_grey_stacks_keep_contrast_and_slices(viewer, widget, qtbot):
     np.testing.assert_allclose(alone.translate, (2, 0, 0))
 
 
-def test_a_rectangle_is_exactly_that_part(viewer, widget, picture, qtbot):
-    viewer.add_image(picture, name="cup", scale=(2, 2))
+def test_a_rectangle_is_exactly_that_part(viewer, widget, image, qtbot):
+    viewer.add_image(image, name="cup", scale=(2, 2))
     box = np.array([[10, 20], [10, 90], [60, 90], [60, 20]], float)
     viewer.add_shapes([box], shape_type="rectangle", name="box", scale=(2, 2))
     widget._scope.value = "rectangle"
@@ -84,7 +84,7 @@ def test_a_rectangle_is_exactly_that_part(viewer, widget, picture, qtbot):
     widget._shapes.value = result_of(viewer, "box")
     run(qtbot, widget)
     result = result_of(viewer, "cup (deblurred)")
-    whole = kpac.deblur(picture, "tiny").image
+    whole = kpac.deblur(image, "tiny").image
     assert np.abs(result.data.astype(int) - whole[10:60, 20:90]).max() <= 1
     np.testing.assert_allclose(result.translate, (20, 40))
 
@@ -112,8 +112,8 @@ def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
     assert "Cancelled" in widget._message.text()
 
 
-def test_removing_the_image_while_running_leaves_no_orphan(viewer, widget, picture, qtbot):
-    viewer.add_image(picture, name="cup")
+def test_removing_the_image_while_running_leaves_no_orphan(viewer, widget, image, qtbot):
+    viewer.add_image(image, name="cup")
     click(qtbot, widget._button)
     viewer.layers.clear()
     qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
@@ -121,15 +121,15 @@ def test_removing_the_image_while_running_leaves_no_orphan(viewer, widget, pictu
     assert "removed" in widget._message.text()
 
 
-def test_closing_the_window_while_running(viewer, widget, picture, qtbot):
-    viewer.add_image(np.stack([picture] * 4), name="stack", rgb=True)
+def test_closing_the_window_while_running(viewer, widget, image, qtbot):
+    viewer.add_image(np.stack([image] * 4), name="stack", rgb=True)
     click(qtbot, widget._button)
     viewer.close()
 
 
 def test_errors_are_shown_and_the_window_lives(viewer, widget, qtbot, monkeypatch):
     run(qtbot, widget)
-    assert "open a picture" in widget._message.text()
+    assert "open an image" in widget._message.text()
     viewer.add_image(np.zeros((16, 16), bool), name="mask")
     run(qtbot, widget)
     assert "bool" in widget._message.text()
@@ -147,8 +147,8 @@ def test_errors_are_shown_and_the_window_lives(viewer, widget, qtbot, monkeypatc
     assert widget._button.text() == "Deblur"
 
 
-def test_split_peek_and_difference(viewer, widget, picture, qtbot):
-    layer = viewer.add_image(picture, name="cup")
+def test_split_peek_and_difference(viewer, widget, image, qtbot):
+    layer = viewer.add_image(image, name="cup")
     run(qtbot, widget)
     result = result_of(viewer, "cup (deblurred)")
     comparison = widget._comparison
@@ -177,8 +177,8 @@ def test_split_peek_and_difference(viewer, widget, picture, qtbot):
     np.testing.assert_allclose(difference.data, expected, atol=1e-4)
 
 
-def test_dragging_the_split_in_the_picture(viewer, widget, picture, qtbot):
-    viewer.add_image(picture, name="cup")
+def test_dragging_the_split_in_the_image(viewer, widget, image, qtbot):
+    viewer.add_image(image, name="cup")
     run(qtbot, widget)
     comparison = widget._comparison
     click(qtbot, comparison._check)

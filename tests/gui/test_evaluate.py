@@ -56,33 +56,33 @@ def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
             kpac.EvaluateOptions(kind="dpdd", root=str(data), model=("tiny",), method=("unsharp",))
         )
     )
-    means, pictures = widget._means, widget._pictures
+    means, images = widget._means, widget._images
     assert means.column_texts(0)[:3] == ["input", "tiny", "unsharp"]
     assert means.column_texts(0)[-1] == "paper, on DPDD: KPAC (dual)"
     assert means.column_texts(1)[:3] == [f"{line.means['psnr']:.2f}" for line in expected.lines]
     assert "25.24" in means.column_texts(1)
-    assert pictures.column_texts(0) == [row.picture for row in expected.ledger.rows]
+    assert images.column_texts(0) == [row.image for row in expected.ledger.rows]
 
     # Sort by PSNR, as a person does: a click on the heading.
-    widget._tabs.setCurrentWidget(pictures)
-    header = pictures.horizontalHeader()
+    widget._tabs.setCurrentWidget(images)
+    header = images.horizontalHeader()
     place = QPoint(header.sectionViewportPosition(2) + 10, header.height() // 2)
     qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=place)
-    shown = [float(text) for text in pictures.column_texts(2)]
+    shown = [float(text) for text in images.column_texts(2)]
     assert len(shown) == 9
     assert shown in (sorted(shown), sorted(shown, reverse=True))
 
     # The row on top after sorting is opened, not the one that was first.
-    index = pictures.order.index(0, 0)
-    row = expected.ledger.rows[pictures.row_of(index)]
-    pictures.scrollTo(index)
-    middle = pictures.visualRect(index).center()
-    qtbot.mouseClick(pictures.viewport(), Qt.MouseButton.LeftButton, pos=middle)
-    qtbot.mouseDClick(pictures.viewport(), Qt.MouseButton.LeftButton, pos=middle)
-    name = f"{row.picture}: result minus sharp"
+    index = images.order.index(0, 0)
+    row = expected.ledger.rows[images.row_of(index)]
+    images.scrollTo(index)
+    middle = images.visualRect(index).center()
+    qtbot.mouseClick(images.viewport(), Qt.MouseButton.LeftButton, pos=middle)
+    qtbot.mouseDClick(images.viewport(), Qt.MouseButton.LeftButton, pos=middle)
+    name = f"{row.image}: result minus sharp"
     qtbot.waitUntil(lambda: name in viewer.layers, timeout=WAIT)
-    result = result_of(viewer, f"{row.picture}: {row.method}") if row.method != "input" else None
-    sharp = result_of(viewer, f"{row.picture}: sharp")
+    result = result_of(viewer, f"{row.image}: {row.method}") if row.method != "input" else None
+    sharp = result_of(viewer, f"{row.image}: sharp")
     if result is not None:
         difference = result_of(viewer, name).data
         np.testing.assert_allclose(difference, (result.data - sharp.data).mean(axis=2), atol=1e-6)
@@ -103,11 +103,11 @@ def test_cancel_keeps_the_window_usable(widget, data, qtbot):
     widget._controls.root.value = data
     widget._controls.methods.chosen = ("ebdb", "richardson-lucy", "wiener")
     press(widget, qtbot)
-    qtbot.waitUntil(lambda: widget._pictures.content.rowCount() >= 2, timeout=WAIT)
+    qtbot.waitUntil(lambda: widget._images.content.rowCount() >= 2, timeout=WAIT)
     press(widget, qtbot)
     qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
     assert widget._message.text() == "Cancelled."
-    assert widget._pictures.content.rowCount() < 3 * 5
+    assert widget._images.content.rowCount() < 3 * 5
     assert widget._button.text() == "Evaluate"
     assert not widget._export.isEnabled()
     evaluate(widget, data, qtbot)
@@ -130,8 +130,8 @@ def test_mistakes_are_said_before_the_start(widget, qtbot, tmp_path):
 def test_blur_detection_has_its_own_controls_and_columns(viewer, widget, qtbot, tmp_path):
     from tests.detection.conftest import half_blurred_scene
 
-    picture, blurred = half_blurred_scene()
-    write_image(tmp_path / "image" / "a.png", np.rint(picture * 255).astype(np.uint8))
+    image, blurred = half_blurred_scene()
+    write_image(tmp_path / "image" / "a.png", np.rint(image * 255).astype(np.uint8))
     write_image(tmp_path / "gt" / "a.png", (blurred * 255).astype(np.uint8))
     controls = widget._controls
     assert not controls.blurred.visible
@@ -143,6 +143,6 @@ def test_blur_detection_has_its_own_controls_and_columns(viewer, widget, qtbot, 
     qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
     assert "local variance" in widget._means.column_texts(0)
     assert "average_precision" in widget._means.content.headings
-    widget._open(widget._pictures.order.index(0, 0))
+    widget._open(widget._images.order.index(0, 0))
     qtbot.waitUntil(lambda: "a: truth" in viewer.layers, timeout=WAIT)
     assert np.array_equal(result_of(viewer, "a: truth").data > 0, blurred)

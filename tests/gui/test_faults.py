@@ -31,11 +31,11 @@ def fail_above(side, monkeypatch, method="_encode_tile"):
     monkeypatch.setattr(Stages, method, limited)
 
 
-def test_deblurring_with_too_little_memory(viewer, docked, tiny_model, picture, qtbot, monkeypatch):
+def test_deblurring_with_too_little_memory(viewer, docked, tiny_model, image, qtbot, monkeypatch):
     widget = docked(DeblurWidget)
-    picture = np.tile(picture, (2, 2, 1))
-    expected = kpac.deblur(picture, "tiny").image.astype(int)
-    viewer.add_image(picture, name="cup")
+    image = np.tile(image, (2, 2, 1))
+    expected = kpac.deblur(image, "tiny").image.astype(int)
+    viewer.add_image(image, name="cup")
     with monkeypatch.context() as patched:
         fail_above(-1, patched)
         assert "out of memory" in run(widget, qtbot)
@@ -56,12 +56,12 @@ def test_an_allocation_that_no_smaller_tile_helps(viewer, docked, tiny_model, qt
     widget = docked(DeblurWidget)
     viewer.add_image(np.zeros((32, 32), np.uint8), name="grey")
     monkeypatch.setattr("napari_kpac.engine.job.read_plane", refuse)
-    assert "out of memory: there is too little for the picture; close" in run(widget, qtbot)
+    assert "out of memory: there is too little for the image; close" in run(widget, qtbot)
 
 
-def test_mixing_with_too_little_memory(viewer, docked, tiny_model, picture, qtbot, monkeypatch):
-    picture = np.tile(picture, (2, 2, 1))
-    viewer.add_image(picture, name="cup")
+def test_mixing_with_too_little_memory(viewer, docked, tiny_model, image, qtbot, monkeypatch):
+    image = np.tile(image, (2, 2, 1))
+    viewer.add_image(image, name="cup")
     mixer = docked(MixerWidget)
     with monkeypatch.context() as patched:
         fail_above(128, patched)
@@ -77,7 +77,7 @@ def test_mixing_with_too_little_memory(viewer, docked, tiny_model, picture, qtbo
     mixer._desk.strips[0][0].number.setValue(0.25)
     rows = np.ones((2, 5))
     rows[0, 0] = 0.25
-    wanted = kpac.deblur(picture, "tiny", modulation=kpac.Modulation(gains=rows)).image.astype(int)
+    wanted = kpac.deblur(image, "tiny", modulation=kpac.Modulation(gains=rows)).image.astype(int)
     shown = result_of(viewer, "cup (mixer)")
     qtbot.waitUntil(
         lambda: shown.data.shape == wanted.shape and np.abs(shown.data - wanted).max() <= 1,
@@ -85,8 +85,8 @@ def test_mixing_with_too_little_memory(viewer, docked, tiny_model, picture, qtbo
     )
 
 
-def test_opening_the_mixer_without_memory(viewer, docked, tiny_model, picture, qtbot, monkeypatch):
-    viewer.add_image(picture, name="cup")
+def test_opening_the_mixer_without_memory(viewer, docked, tiny_model, image, qtbot, monkeypatch):
+    viewer.add_image(image, name="cup")
     mixer = docked(MixerWidget)
     fail_above(-1, monkeypatch)
     mixer._open.click()
@@ -94,9 +94,9 @@ def test_opening_the_mixer_without_memory(viewer, docked, tiny_model, picture, q
     qtbot.waitUntil(lambda: mixer._open.text() == "Open", timeout=WAIT)
 
 
-def test_saving_where_nothing_can_be_saved(viewer, docked, tiny_model, picture, qtbot, tmp_path):
+def test_saving_where_nothing_can_be_saved(viewer, docked, tiny_model, image, qtbot, tmp_path):
     (tmp_path / "file").write_text("mine")
-    viewer.add_image(picture, name="cup")
+    viewer.add_image(image, name="cup")
     blur = docked(BlurMapWidget)
     blur._kind.value = "variance"
     run(blur, qtbot)
@@ -135,14 +135,14 @@ def _read(path, number):
     return dask.delayed(lambda: tifffile.imread(path)[number])()
 
 
-def test_the_sliders_work_on_what_was_measured(viewer, docked, tiny_model, picture, qtbot):
+def test_the_sliders_work_on_what_was_measured(viewer, docked, tiny_model, image, qtbot):
     """Not on what is being measured: that may have other axes."""
-    viewer.add_image(picture, name="flat")
+    viewer.add_image(image, name="flat")
     blur = docked(BlurMapWidget)
     blur._kind.value = "variance"
     run(blur, qtbot)
     qtbot.waitUntil(lambda: blur._detection is not None, timeout=WAIT)
-    stack = viewer.add_image(np.stack([picture[..., 0]] * 3), name="stack")
+    stack = viewer.add_image(np.stack([image[..., 0]] * 3), name="stack")
     blur._image.value = stack
     blur._button.click()
     blur._smoothing.value = 3
@@ -152,12 +152,12 @@ def test_the_sliders_work_on_what_was_measured(viewer, docked, tiny_model, pictu
     assert result_of(viewer, "stack (blur)").data.shape == (3, 96, 128)
 
 
-def test_the_split_follows_to_a_picture_of_another_kind(viewer, docked, tiny_model, picture, qtbot):
+def test_the_split_follows_to_a_image_of_another_kind(viewer, docked, tiny_model, image, qtbot):
     widget = docked(DeblurWidget)
-    viewer.add_image(picture, name="colour")
+    viewer.add_image(image, name="colour")
     run(widget, qtbot)
     widget._comparison._check.click()
-    for name, pixels in (("grey", picture[..., 0]), ("stack", np.stack([picture[..., 1]] * 2))):
+    for name, pixels in (("grey", image[..., 0]), ("stack", np.stack([image[..., 1]] * 2))):
         widget._image.value = viewer.add_image(pixels, name=name)
         run(widget, qtbot)
         split = result_of(viewer, "split")

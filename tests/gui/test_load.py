@@ -27,20 +27,18 @@ def dock(viewer, kind, qtbot):
 
 
 def is_shown(layer, wanted):
-    """Tell whether a layer shows all of a picture, to one grey level."""
+    """Tell whether a layer shows all of an image, to one grey level."""
     return layer.data.shape == wanted.shape and np.abs(layer.data - wanted).max() <= 1
 
 
 # Two canvases that are drawn in one process crash Mesa's software renderer now and then, in the
 # midst of vispy's drawing; so in the quick run the second window is there but not drawn.
 @pytest.mark.parametrize("drawn", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_two_viewers_do_not_disturb_each_other(
-    make_napari_viewer, tiny_model, picture, qtbot, drawn
-):
-    pictures = [picture, np.ascontiguousarray(picture[::-1, ::-1])]
+def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, image, qtbot, drawn):
+    images = [image, np.ascontiguousarray(image[::-1, ::-1])]
     viewers = [make_napari_viewer(show=True), make_napari_viewer(show=drawn)]
     docks = []
-    for viewer, pixels in zip(viewers, pictures, strict=True):
+    for viewer, pixels in zip(viewers, images, strict=True):
         viewer.add_image(pixels, name="cup")
         docks.append([dock(viewer, kind, qtbot) for kind in KINDS])
     for deblur, mixer, blur in docks:  # everything at once
@@ -56,21 +54,21 @@ def test_two_viewers_do_not_disturb_each_other(
             timeout=WAIT,
         )
         qtbot.waitUntil(mixer._desk.isEnabled, timeout=WAIT)
-    # The sliders of each move its own picture.
+    # The sliders of each move its own image.
     wanted = []
     for number, (_, mixer, _) in enumerate(docks):
         mixer._desk.strips[number][0].number.setValue(0.25)
         rows = np.ones((2, 5))
         rows[number, 0] = 0.25
         steered = kpac.Modulation(gains=rows)
-        wanted.append(kpac.deblur(pictures[number], "tiny", modulation=steered).image.astype(int))
-    for viewer, pixels, mixed in zip(viewers, pictures, wanted, strict=True):
+        wanted.append(kpac.deblur(images[number], "tiny", modulation=steered).image.astype(int))
+    for viewer, pixels, mixed in zip(viewers, images, wanted, strict=True):
         shown = result_of(viewer, "cup (mixer)")
         qtbot.waitUntil(lambda shown=shown, mixed=mixed: is_shown(shown, mixed), timeout=WAIT)
         plain = kpac.deblur(pixels, "tiny").image
         assert np.array_equal(result_of(viewer, "cup (deblurred)").data, plain)
         qtbot.waitUntil(lambda viewer=viewer: len(viewer.layers) == 5, timeout=WAIT)
-        assert result_of(viewer, "cup (blur)").data.shape == picture.shape[:2]
+        assert result_of(viewer, "cup (blur)").data.shape == image.shape[:2]
     # What one window does ends with it; the other goes on.
     docks[0][0]._button.click()
     viewers[0].close()
@@ -78,7 +76,7 @@ def test_two_viewers_do_not_disturb_each_other(
     before.data = np.zeros_like(before.data)
     docks[1][0]._button.click()
     qtbot.waitUntil(lambda: before.data.any(), timeout=WAIT)
-    assert np.array_equal(before.data, kpac.deblur(pictures[1], "tiny").image)
+    assert np.array_equal(before.data, kpac.deblur(images[1], "tiny").image)
     assert "Done" in docks[1][0]._message.text()
 
 

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image as Picture
+from PIL import Image
 from qtpy.QtCore import QPoint, Qt
 
 import napari_kpac as kpac
@@ -16,8 +16,8 @@ from tests.gui.conftest import WAIT, result_of
 
 
 @pytest.fixture
-def mixer(viewer, docked, tiny_model, picture, qtbot):
-    viewer.add_image(picture, name="cup", scale=(0.5, 0.5), units="um")
+def mixer(viewer, docked, tiny_model, image, qtbot):
+    viewer.add_image(image, name="cup", scale=(0.5, 0.5), units="um")
     widget = docked(MixerWidget)
     open_it(widget, qtbot)
     yield widget
@@ -37,29 +37,29 @@ def shown(viewer):
     return result_of(viewer, "cup (mixer)").data
 
 
-def expect(viewer, qtbot, picture, modulation):
-    """Wait until the picture on screen is that of a fresh run, which differs from the plain one."""
-    wanted = kpac.deblur(picture, "tiny", modulation=modulation).image.astype(int)
+def expect(viewer, qtbot, image, modulation):
+    """Wait until the image on screen is that of a fresh run, which differs from the plain one."""
+    wanted = kpac.deblur(image, "tiny", modulation=modulation).image.astype(int)
     if modulation is not None:
-        assert np.abs(kpac.deblur(picture, "tiny").image - wanted).max() > 3
+        assert np.abs(kpac.deblur(image, "tiny").image - wanted).max() > 3
     qtbot.waitUntil(lambda: is_shown(viewer, wanted), timeout=WAIT)
 
 
 def is_shown(viewer, wanted):
-    """Tell whether the whole picture is on show and is this one."""
+    """Tell whether the whole image is on show and is this one."""
     found = shown(viewer)
     return found.shape == wanted.shape and np.abs(found - wanted.astype(int)).max() <= 1
 
 
-def test_opening_shows_the_plain_result_and_all_maps(viewer, mixer, picture, qtbot):
-    expect(viewer, qtbot, picture, None)
+def test_opening_shows_the_plain_result_and_all_maps(viewer, mixer, image, qtbot):
+    expect(viewer, qtbot, image, None)
     assert len(mixer._desk.strips) == 2
     assert [len(strips) for strips in mixer._desk.strips] == [5, 5]
     qtbot.waitUntil(lambda: not mixer._desk.strips[0][0].thumbnail.icon().isNull())
     assert len(mixer._desk.betas[0].values) == 4
 
 
-def test_dragging_a_slider_moves_the_picture(viewer, mixer, picture, qtbot):
+def test_dragging_a_slider_moves_the_image(viewer, mixer, image, qtbot):
     slider = mixer._desk.strips[1][2].slider
     before = shown(viewer).copy()
     middle = QPoint(slider.width() // 2, slider.height() // 2)
@@ -72,39 +72,39 @@ def test_dragging_a_slider_moves_the_picture(viewer, mixer, picture, qtbot):
     assert gain < 1
     rows = np.ones((2, 5))
     rows[1, 2] = gain
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=rows))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=rows))
     assert not np.array_equal(shown(viewer), before)
     slider.setFocus()
     qtbot.keyClick(slider, Qt.Key.Key_Up)
     assert mixer._desk.strips[1][2].gain > gain
 
 
-def test_solo_mute_link_presets_strength_undo(viewer, mixer, picture, qtbot):
+def test_solo_mute_link_presets_strength_undo(viewer, mixer, image, qtbot):
     ones = [1.0] * 5
     qtbot.mouseClick(mixer._desk.strips[0][1].solo, Qt.MouseButton.LeftButton)
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=[[0, 1, 0, 0, 0], ones]))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=[[0, 1, 0, 0, 0], ones]))
     qtbot.mouseClick(mixer._desk.strips[0][1].solo, Qt.MouseButton.LeftButton)
     qtbot.mouseClick(mixer._desk.strips[1][4].mute, Qt.MouseButton.LeftButton)
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
     mixer._desk.link.setChecked(True)
     mixer._desk.strips[0][0].number.setValue(0.25)
     both = [[0.25, 1, 1, 1, 1], [0.25, 1, 1, 1, 0]]
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=both))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=both))
     mixer._desk.strength_number.setValue(0.5)
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=both, strength=0.5))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=both, strength=0.5))
     mixer.undo()
     mixer.undo()
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
     mixer.redo()
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=both))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=both))
     mixer._desk.preset.setCurrentText("only dilation 3")
     mixer._desk.preset.activated.emit(mixer._desk.preset.currentIndex())
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=[0, 0, 1, 0, 0]))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=[0, 0, 1, 0, 0]))
     mixer.reset()
-    expect(viewer, qtbot, picture, None)
+    expect(viewer, qtbot, image, None)
 
 
-def test_painting_acts_only_where_it_is(viewer, mixer, picture, qtbot):
+def test_painting_acts_only_where_it_is(viewer, mixer, image, qtbot):
     plain = shown(viewer).astype(int)
     qtbot.mouseClick(mixer._desk.new_labels, Qt.MouseButton.LeftButton)
     labels = mixer._labels.layer
@@ -118,13 +118,13 @@ def test_painting_acts_only_where_it_is(viewer, mixer, picture, qtbot):
     mask = np.asarray(labels.data)
     assert mask.any()
     rows = [[0.0] * 5, [1.0] * 5]
-    expect(viewer, qtbot, picture, kpac.Modulation(labels=mask, label_gains={1: rows}))
+    expect(viewer, qtbot, image, kpac.Modulation(labels=mask, label_gains={1: rows}))
     change = np.abs(shown(viewer) - plain).max(axis=-1)
     assert change[mask == 1].max() > 0
     assert change[mask == 1].max() > change[:24, :24].max()
 
 
-def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, picture, qtbot):
+def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, image, qtbot):
     qtbot.mouseClick(mixer._desk.strips[0][2].thumbnail, Qt.MouseButton.LeftButton)
     layer = result_of(viewer, "α3 of block 1")
     assert layer.data.shape == (12, 16)
@@ -135,61 +135,59 @@ def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, picture, qtbot):
     own[:, 64:] = 1
     viewer.add_image(own, name="mine")
     mixer.replace_map(0, 1, result_of(viewer, "mine"))
-    expect(viewer, qtbot, picture, kpac.Modulation(override={(1, 2): own}))
+    expect(viewer, qtbot, image, kpac.Modulation(override={(1, 2): own}))
     mixer.replace_map(0, 1, None)
-    expect(viewer, qtbot, picture, None)
+    expect(viewer, qtbot, image, None)
     viewer.add_image(np.zeros((5, 5)), name="small")
     mixer.replace_map(0, 1, result_of(viewer, "small"))
     assert "same size" in mixer._message.text()
 
 
-def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, picture, qtbot, tmp_path):
+def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, image, qtbot, tmp_path):
     mixer._desk.strips[0][0].number.setValue(0.5)
     mixer._desk.strips[1][3].number.setValue(1.5)
     mixer._desk.strength_number.setValue(0.8)
     rows = [[0.5, 1, 1, 1, 1], [1, 1, 1, 1.5, 1]]
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=rows, strength=0.8))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=rows, strength=0.8))
     mixer.save_recipe(tmp_path / "look.json")
-    Picture.fromarray(picture).save(tmp_path / "cup.png")
+    Image.fromarray(image).save(tmp_path / "cup.png")
     call = ["deblur", str(tmp_path / "cup.png"), "-o", str(tmp_path / "out.png")]
     assert main([*call, "--recipe", str(tmp_path / "look.json")]) == 0
-    again = np.asarray(Picture.open(tmp_path / "out.png"))
+    again = np.asarray(Image.open(tmp_path / "out.png"))
     # The mixer adds the same numbers in another order: at most one grey level.
     assert np.abs(again.astype(int) - shown(viewer)).max() <= 1
     assert (again == shown(viewer)).mean() > 0.999
     mixer.reset()
     mixer.load_recipe(tmp_path / "look.json")
-    expect(viewer, qtbot, picture, kpac.Modulation(gains=rows, strength=0.8))
+    expect(viewer, qtbot, image, kpac.Modulation(gains=rows, strength=0.8))
     (tmp_path / "bad.json").write_text("{}")
     mixer._try(lambda: mixer.load_recipe(tmp_path / "bad.json"))
     assert "bad.json" in mixer._message.text()
 
 
-def test_what_was_tuned_here_runs_on_a_folder_and_comes_back(
-    viewer, mixer, picture, qtbot, tmp_path
-):
+def test_what_was_tuned_here_runs_on_a_folder_and_comes_back(viewer, mixer, image, qtbot, tmp_path):
     mixer._desk.strips[0][2].number.setValue(0.25)
     mixer._desk.strength_number.setValue(1.2)
     wanted = kpac.Modulation(gains=[[1, 1, 0.25, 1, 1], [1] * 5], strength=1.2)
-    expect(viewer, qtbot, picture, wanted)
+    expect(viewer, qtbot, image, wanted)
     mixer.save_recipe(tmp_path / "look.json")
     photos, out = tmp_path / "photos", tmp_path / "out"
     photos.mkdir()
-    pictures = {"cup": picture, "part": picture[3:40, :50], "other": picture[::-1].copy()}
-    for name, pixels in pictures.items():
-        Picture.fromarray(pixels).save(photos / f"{name}.png")
+    images = {"cup": image, "part": image[3:40, :50], "other": image[::-1].copy()}
+    for name, pixels in images.items():
+        Image.fromarray(pixels).save(photos / f"{name}.png")
     call = ["deblur", str(photos), "-o", str(out), "--recipe", str(tmp_path / "look.json")]
     assert main(call) == 0
     recipe = kpac.load_recipe(tmp_path / "look.json")
-    for name, pixels in pictures.items():
-        made = np.asarray(Picture.open(out / f"{name}.png"))
+    for name, pixels in images.items():
+        made = np.asarray(Image.open(out / f"{name}.png"))
         assert np.array_equal(made, kpac.replay(pixels, recipe).image), name
-    assert np.abs(np.asarray(Picture.open(out / "cup.png")) - shown(viewer).astype(int)).max() <= 1
+    assert np.abs(np.asarray(Image.open(out / "cup.png")) - shown(viewer).astype(int)).max() <= 1
     # Every result carries its recipe, so the window takes the settings from a result too.
     mixer.reset()
-    expect(viewer, qtbot, picture, None)
+    expect(viewer, qtbot, image, None)
     mixer.load_recipe(out / "other.png")
-    expect(viewer, qtbot, picture, wanted)
+    expect(viewer, qtbot, image, wanted)
 
 
 def test_slices_new_data_and_removal(viewer, mixer, qtbot):
@@ -213,7 +211,7 @@ def test_slices_new_data_and_removal(viewer, mixer, qtbot):
     assert "removed" in mixer._message.text()
 
 
-def test_another_model_is_opened_by_itself(viewer, mixer, picture, own_models, qtbot):
+def test_another_model_is_opened_by_itself(viewer, mixer, image, own_models, qtbot):
     from napari_kpac.weights import ModelCard, save_network
     from tests.engine.conftest import tiny_net
 
@@ -222,13 +220,13 @@ def test_another_model_is_opened_by_itself(viewer, mixer, picture, own_models, q
     mixer._filler.refresh()
     qtbot.waitUntil(lambda: "other" in mixer._model.choices, timeout=WAIT)
     mixer._model.value = "other"
-    wanted = kpac.deblur(picture, "other").image.astype(int)
+    wanted = kpac.deblur(image, "other").image.astype(int)
     qtbot.waitUntil(lambda: is_shown(viewer, wanted), timeout=WAIT)
     assert mixer._desk.shape == (1, 2)
 
 
-def test_closing_the_window_while_opening(viewer, docked, tiny_model, picture, qtbot):
-    viewer.add_image(picture, name="cup")
+def test_closing_the_window_while_opening(viewer, docked, tiny_model, image, qtbot):
+    viewer.add_image(image, name="cup")
     widget = docked(MixerWidget)
     qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
     renderer = widget._renderer
@@ -236,10 +234,10 @@ def test_closing_the_window_while_opening(viewer, docked, tiny_model, picture, q
     qtbot.waitUntil(lambda: not renderer.is_alive, timeout=WAIT)
 
 
-def test_without_a_picture_it_says_what_to_do(viewer, docked, tiny_model, qtbot):
+def test_without_a_image_it_says_what_to_do(viewer, docked, tiny_model, qtbot):
     widget = docked(MixerWidget)
     qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
-    assert "open a picture" in widget._message.text()
+    assert "open an image" in widget._message.text()
 
 
 def test_states():

@@ -34,10 +34,10 @@ TINY = {
 @pytest.fixture
 def photos(tmp_path):
     folder = tmp_path / "photos"
-    picture = data.astronaut()
+    image = data.astronaut()
     for number in range(4):
         top = 90 * number
-        write_image(folder / f"{number}.png", picture[top : top + 80, top : top + 96].copy())
+        write_image(folder / f"{number}.png", image[top : top + 80, top : top + 96].copy())
     return folder
 
 

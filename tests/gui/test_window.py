@@ -16,9 +16,9 @@ def viewer():
 
 
 def test_the_demo_fills_a_real_window(viewer):
-    picture = np.zeros((32, 48, 3), np.uint8)
+    image = np.zeros((32, 48, 3), np.uint8)
     alpha = np.random.default_rng(0).random((2, 5, 32, 48), dtype=np.float32)
-    fill(viewer, picture, picture + 200, alpha, alpha[0, 0])
+    fill(viewer, image, image + 200, alpha, alpha[0, 0])
     names = [layer.name for layer in viewer.layers]
     assert names == ["input", "alpha of block 1", "alpha of block 2", "blur map", "deblurred"]
     shot = viewer.screenshot(canvas_only=True, flash=False)

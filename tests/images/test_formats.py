@@ -12,9 +12,9 @@ from PIL.TiffImagePlugin import IFDRational
 import napari_kpac as kpac
 from napari_kpac.images import (
     description_of,
-    open_picture,
+    open_image,
     read_image,
-    start_picture,
+    start_image,
     write_image,
 )
 from napari_kpac.images.arrays import MappedArray
@@ -25,10 +25,10 @@ RECIPE = json.dumps({"format": "napari-kpac-recipe", "text": 'a "quoted" <b>µ</
 
 def copied(source, target, *, streamed=False):
     """Copy a file as the batch does: open, start, fill, finish."""
-    with open_picture(source) as picture:
-        array = picture.array
-        made = start_picture(
-            target, array.shape, np.dtype(array.dtype), picture.metadata, streamed=streamed
+    with open_image(source) as image:
+        array = image.array
+        made = start_image(
+            target, array.shape, np.dtype(array.dtype), image.metadata, streamed=streamed
         )
         made.out[...] = np.asarray(array[...])
         made.finish(RECIPE)
@@ -61,7 +61,7 @@ def test_photographs_keep_everything_and_stand_upright(photo, tmp_path, orientat
         assert Image.open(again).getexif().get_ifd(0x8769)[36867] == "2020:02:03 04:05:06"
 
 
-def test_long_notes_of_a_maker_do_not_cost_the_picture(photo, tmp_path):
+def test_long_notes_of_a_maker_do_not_cost_the_image(photo, tmp_path):
     exif = photograph_exif()
     exif[0x8769] = {EXPOSURE: IFDRational(1, 50), 0x927C: bytes(range(256)) * 400}
     Image.fromarray(photo).save(tmp_path / "a.png", exif=exif)
@@ -129,12 +129,12 @@ def test_tiff(photo, tmp_path, kind, streamed, monkeypatch):
     if streamed:
         monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
     expected = stored if axes[0] != "S" else np.moveaxis(stored, 0, -1)
-    with open_picture(source) as picture:
-        assert isinstance(picture.array, np.ndarray) == (not streamed or kind == "planar")
-        assert np.array_equal(np.asarray(picture.array[...]), expected)
-        assert picture.array.dtype == dtype
+    with open_image(source) as image:
+        assert isinstance(image.array, np.ndarray) == (not streamed or kind == "planar")
+        assert np.array_equal(np.asarray(image.array[...]), expected)
+        assert image.array.dtype == dtype
         if streamed and kind in ("tiled", "big", "strips"):
-            assert np.array_equal(picture.array[20:30, 7:9], expected[20:30, 7:9])
+            assert np.array_equal(image.array[20:30, 7:9], expected[20:30, 7:9])
     target = copied(source, tmp_path / "b.tif", streamed=streamed)
     with tifffile.TiffFile(target) as file:
         assert np.array_equal(file.asarray(), expected)
@@ -160,9 +160,9 @@ def test_ome_tiff(photo, tmp_path, streamed):
     tifffile.imwrite(source, stack.astype(np.uint16), ome=True, metadata=about)
     for name in ("b.ome.tif", "b.zarr"):
         target = copied(source, tmp_path / name, streamed=streamed)
-        with open_picture(target) as picture:
-            assert np.array_equal(np.asarray(picture.array[...]), stack)
-            found = picture.metadata
+        with open_image(target) as image:
+            assert np.array_equal(np.asarray(image.array[...]), stack)
+            found = image.metadata
             assert found.axes == "ZCYX"
             assert {axis: found.scale[axis] for axis in "XYZ"} == {"X": 0.25, "Y": 0.5, "Z": 2.0}
             assert found.units["X"] == "um"
@@ -182,8 +182,8 @@ def test_imagej_tiff(photo, tmp_path):
         assert (found["unit"], found["spacing"], found["max"]) == ("um", 3.0, 99.0)
         assert file.pages.first.tags["XResolution"].value == (4, 1)
         assert np.array_equal(file.asarray(), stack)
-    with open_picture(target) as picture:
-        assert picture.metadata.scale == {"X": 0.25, "Y": 0.5, "Z": 3.0}
+    with open_image(target) as image:
+        assert image.metadata.scale == {"X": 0.25, "Y": 0.5, "Z": 3.0}
 
 
 def test_a_palette_becomes_colour(photo, tmp_path):
@@ -250,8 +250,8 @@ def test_ome_zarr(photo, tmp_path, version):
     assert kept["datasets"][0]["coordinateTransformations"] == transforms[0]
     assert found["omero"] == omero
     as_tiff = copied(tmp_path / "a.ome.zarr", tmp_path / "b.ome.tif")
-    with open_picture(as_tiff) as picture:
-        assert picture.metadata.scale == {"Z": 2.0, "Y": 0.5, "X": 0.25}
+    with open_image(as_tiff) as made_again:
+        assert made_again.metadata.scale == {"Z": 2.0, "Y": 0.5, "X": 0.25}
 
 
 def test_camera_raw(tmp_path):
@@ -306,7 +306,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
         with pytest.raises(kpac.KpacError, match=path.name.replace(".", r"\.")):
             read_image(path)
     with pytest.raises(kpac.KpacError, match="no such file"):
-        open_picture(tmp_path / "none.zarr")
+        open_image(tmp_path / "none.zarr")
 
 
 @pytest.mark.parametrize(("name", "module"), [("a.dng", "rawpy"), ("a.zarr", "zarr")])
@@ -315,12 +315,12 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, name, module):
 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(kpac.KpacError, match=r"napari-kpac\[formats\]"):
-        open_picture(tmp_path / name)
+        open_image(tmp_path / name)
 
 
 def test_an_unfinished_result_leaves_nothing(tmp_path):
     for name in ("a.tif", "a.zarr"):
-        made = start_picture(tmp_path / name, (4, 5), np.dtype(np.uint8), streamed=True)
+        made = start_image(tmp_path / name, (4, 5), np.dtype(np.uint8), streamed=True)
         made.out[1] = 3
         made.discard()
     assert [path.name for path in tmp_path.iterdir() if path.name != "own-models"] == []

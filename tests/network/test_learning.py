@@ -39,7 +39,7 @@ def test_an_input_without_gradient_costs_none():
     assert weight.grad is not None
 
 
-def test_learning_and_using_give_the_same_picture():
+def test_learning_and_using_give_the_same_image():
     net = kpac.build(kpac.KPACConfig(channels=6), seed=3).double()
     image = torch.rand(1, 3, 32, 40, dtype=torch.float64)
     learning = net(image)

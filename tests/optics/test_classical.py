@@ -55,7 +55,7 @@ def test_a_map_tells_blurred_from_sharp():
     assert sigma[:, 180:].mean() > sigma[:, :140].mean() + 1
 
 
-def test_a_picture_without_edges_has_no_blur_to_show():
+def test_a_image_without_edges_has_no_blur_to_show():
     found = defocus_map(np.full((40, 50, 3), 0.5))
     assert not found.edges.any()
     assert (found.sigma == 0).all()
@@ -138,12 +138,12 @@ def test_two_steps_with_the_estimated_map_gain_something(scene):
 
 
 @pytest.mark.parametrize("side", [2, 3, 9, 24])
-def test_small_pictures_do_not_fail(side):
+def test_small_images_do_not_fail(side):
     photo = np.kron(np.random.default_rng(0).uniform(size=(side, 1)), np.ones((1, side)))
     assert two_step(gaussian_filter(photo, 3)).image.shape == (side, side)
 
 
-def test_a_sharp_picture_with_a_map_of_zeros_is_kept():
+def test_a_sharp_image_with_a_map_of_zeros_is_kept():
     sharp = data.coffee()[:60, :80]
     np.testing.assert_array_equal(two_step(sharp, sigma=0.0).image, sharp)
 

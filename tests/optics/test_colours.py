@@ -16,7 +16,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.fixture(scope="module")
-def picture():
+def image():
     from skimage import data
 
     crop = data.coffee()[100 : 100 + SIZE, 200 : 200 + SIZE]
@@ -31,7 +31,7 @@ def bands(*radii):
 
 @pytest.mark.parametrize("kind", ["plane", "smooth", "objects"])
 @pytest.mark.parametrize("dual", [False, True])
-def test_factors_of_1_change_nothing_at_all(picture, kind, dual):
+def test_factors_of_1_change_nothing_at_all(image, kind, dual):
     given = {
         "radius": radius_map((SIZE, SIZE), 3, kind=kind)[None],
         "apertures": [Aperture("polygon", softness=0.2, cats_eye=0.4)],
@@ -39,8 +39,8 @@ def test_factors_of_1_change_nothing_at_all(picture, kind, dual):
         "highlights": [1.5],
         "dual": dual,
     }
-    plain = defocus_batch(picture, **given)
-    same = defocus_batch(picture, **given, colours=[(1.0, 1.0, 1.0)])
+    plain = defocus_batch(image, **given)
+    same = defocus_batch(image, **given, colours=[(1.0, 1.0, 1.0)])
     assert torch.equal(plain.image, same.image)
     assert torch.equal(plain.radius, same.radius)
     if dual:
@@ -60,20 +60,20 @@ def test_factors_of_1_change_nothing_at_all(picture, kind, dual):
     ids=["far", "near", "slope", "behind what is in focus", "before and behind"],
 )
 @pytest.mark.parametrize("linear", [False, True])
-def test_each_channel_is_blurred_by_its_own_radius(picture, radius, linear):
-    """As if every channel were a picture of its own, with the map times its factor."""
+def test_each_channel_is_blurred_by_its_own_radius(image, radius, linear):
+    """As if every channel were an image of its own, with the map times its factor."""
     lens = Aperture("polygon", blades=7, rotation=11, softness=0.2)
-    made = defocus_batch(picture, radius[None], [lens], colours=[FACTORS], linear=linear).image
+    made = defocus_batch(image, radius[None], [lens], colours=[FACTORS], linear=linear).image
     for channel, factor in enumerate(FACTORS):
         alone = defocus_batch(
-            picture[:, channel : channel + 1], factor * radius[None], [lens], linear=linear
+            image[:, channel : channel + 1], factor * radius[None], [lens], linear=linear
         ).image
         torch.testing.assert_close(made[:, channel], alone[:, 0], atol=2e-5, rtol=0)
 
 
-def test_the_radius_that_is_given_back_is_without_factors(picture):
+def test_the_radius_that_is_given_back_is_without_factors(image):
     radius = bands(-3.0, 5.0)
-    made = defocus_batch(picture, radius[None], [Aperture()], colours=[FACTORS])
+    made = defocus_batch(image, radius[None], [Aperture()], colours=[FACTORS])
     np.testing.assert_array_equal(made.radius[0], radius)
 
 
@@ -88,7 +88,7 @@ def test_a_larger_factor_is_a_larger_disc():
 
 
 @given(seeds, st.booleans())
-def test_a_flat_picture_stays_flat_and_without_colour(seed, dual):
+def test_a_flat_image_stays_flat_and_without_colour(seed, dual):
     rng = np.random.default_rng(seed)
     flat = torch.full((1, 3, 40, 48), 0.5)
     made = defocus_batch(
@@ -104,8 +104,8 @@ def test_a_flat_picture_stays_flat_and_without_colour(seed, dual):
             torch.testing.assert_close(view, flat, atol=2e-4, rtol=0)
 
 
-def test_pictures_of_a_batch_have_factors_of_their_own(picture):
-    crops = torch.cat([picture, picture.flip(3)])
+def test_images_of_a_batch_have_factors_of_their_own(image):
+    crops = torch.cat([image, image.flip(3)])
     maps = np.stack([bands(-6.0, 3.0), radius_map((SIZE, SIZE), 1, kind="smooth")])
     lenses, colours = [Aperture(), Aperture("rimmed")], [FACTORS, (0.9, 1.0, 1.05)]
     noise = [Noise()] * 2
@@ -128,9 +128,9 @@ def test_pictures_of_a_batch_have_factors_of_their_own(picture):
         ([(1.0, -1.0, 1.0)], "above 0"),
         ([(1.0, float("nan"), 1.0)], "above 0"),
         ([(1.0, float("inf"), 1.0)], "above 0"),
-        ([(20.0, 1.0, 1.0)], "100 pixels is larger than the picture"),
+        ([(20.0, 1.0, 1.0)], "100 pixels is larger than the image"),
     ],
 )
-def test_factors_without_sense_are_refused(picture, colours, words):
+def test_factors_without_sense_are_refused(image, colours, words):
     with pytest.raises(KpacError, match=words):
-        defocus_batch(picture, bands(5.0)[None], [Aperture()], colours=colours)
+        defocus_batch(image, bands(5.0)[None], [Aperture()], colours=colours)

@@ -42,7 +42,7 @@ def test_srgb_and_back():
 
 
 @given(sizes, seeds, names, st.booleans(), st.floats(0.05, 0.95))
-def test_a_flat_picture_stays_flat(size, seed, aperture, dual, value):
+def test_a_flat_image_stays_flat(size, seed, aperture, dual, value):
     radius = radius_map(size, seed, largest=6)
     result = defocus(np.full((*size, 3), value), radius, aperture, seed, dual=dual)
     for view in (result.image, result.left, result.right):
@@ -51,27 +51,27 @@ def test_a_flat_picture_stays_flat(size, seed, aperture, dual, value):
 
 
 @given(sizes, seeds, names)
-def test_results_stay_within_the_picture_and_repeat(size, seed, aperture):
+def test_results_stay_within_the_image_and_repeat(size, seed, aperture):
     rng = np.random.default_rng(seed)
-    picture = rng.uniform(0.2, 0.8, size).astype(np.float32)
+    image = rng.uniform(0.2, 0.8, size).astype(np.float32)
     radius = radius_map(size, seed, largest=5)
-    first, again = (defocus(picture, radius, aperture, seed) for _ in range(2))
+    first, again = (defocus(image, radius, aperture, seed) for _ in range(2))
     np.testing.assert_array_equal(first.image, again.image)
     assert first.image.dtype == np.float32
-    assert first.image.min() >= picture.min() - 1e-3
-    assert first.image.max() <= picture.max() + 1e-3
+    assert first.image.min() >= image.min() - 1e-3
+    assert first.image.max() <= image.max() + 1e-3
     assert np.abs(first.radius).max() <= 5.5
     assert np.isin(first.radius, cut(radius).radii).all()
 
 
 @given(st.floats(0, 7), names, seeds)
 def test_one_radius_is_a_convolution_in_linear_light(radius, name, seed):
-    picture = np.random.default_rng(seed).uniform(size=(33, 41))
-    result = defocus(picture, radius, name, seed)
+    image = np.random.default_rng(seed).uniform(size=(33, 41))
+    result = defocus(image, radius, name, seed)
     if radius < 0.25:
-        np.testing.assert_allclose(result.image, picture, atol=1e-5)
+        np.testing.assert_allclose(result.image, image, atol=1e-5)
         return
-    expected = to_srgb(apply_kernel(to_linear(picture), psf(result.aperture, radius)))
+    expected = to_srgb(apply_kernel(to_linear(image), psf(result.aperture, radius)))
     np.testing.assert_allclose(result.image, expected, atol=1e-4)
 
 
@@ -88,30 +88,30 @@ def test_types(photo):
     assert np.abs(sixteen / 257 - eight).max() <= 0.51
 
 
-def test_linear_pictures_skip_srgb():
-    picture = np.random.default_rng(0).uniform(size=(32, 32))
-    made = defocus(picture, 3.0, linear=True).image
-    np.testing.assert_allclose(made, apply_kernel(picture, psf(radius=3.0)), atol=1e-5)
+def test_linear_images_skip_srgb():
+    image = np.random.default_rng(0).uniform(size=(32, 32))
+    made = defocus(image, 3.0, linear=True).image
+    np.testing.assert_allclose(made, apply_kernel(image, psf(radius=3.0)), atol=1e-5)
 
 
 def edge(left, right, near_left, near_right):
     """Two halves with their own value and radius."""
-    picture = np.full((64, 96), right)
+    image = np.full((64, 96), right)
     radius = np.full((64, 96), float(near_right))
-    picture[:, :48], radius[:, :48] = left, near_left
-    return to_srgb(picture), radius
+    image[:, :48], radius[:, :48] = left, near_left
+    return to_srgb(image), radius
 
 
 def test_a_sharp_object_keeps_its_outline_before_a_blurred_background():
-    picture, radius = edge(0.8, 0.1, 0.0, 8.0)
-    made = to_linear(defocus(picture, radius, layers=9).image)
+    image, radius = edge(0.8, 0.1, 0.0, 8.0)
+    made = to_linear(defocus(image, radius, layers=9).image)
     np.testing.assert_allclose(made[:, :48], 0.8, atol=2e-3)
     np.testing.assert_allclose(made[:, 48:], 0.1, atol=2e-3)
 
 
 def test_a_near_object_blurs_over_a_sharp_background():
-    picture, radius = edge(0.8, 0.1, -8.0, 0.0)
-    row = to_linear(defocus(picture, radius).image)[32]
+    image, radius = edge(0.8, 0.1, -8.0, 0.0)
+    row = to_linear(defocus(image, radius).image)[32]
     assert row[20] == pytest.approx(0.8, abs=2e-3)
     assert row[70] == pytest.approx(0.1, abs=2e-3)
     # The outline becomes a ramp on both sides, without a step where it was.
@@ -122,9 +122,9 @@ def test_a_near_object_blurs_over_a_sharp_background():
 
 
 def test_the_same_map_with_the_other_sign_is_the_other_order():
-    picture, radius = edge(0.8, 0.1, -8.0, 0.0)
-    near = defocus(picture, radius).image
-    far = defocus(picture, -radius).image
+    image, radius = edge(0.8, 0.1, -8.0, 0.0)
+    near = defocus(image, radius).image
+    far = defocus(image, -radius).image
     assert to_linear(far)[32, 52] == pytest.approx(0.1, abs=2e-3)
     assert to_linear(near)[32, 52] > 0.15
 
@@ -134,7 +134,7 @@ def test_smooth_maps_are_summed_and_agree_with_what_lies_around(photo):
     layers = cut(radius)
     assert not layers.occlude
     made = defocus(photo, radius).image.astype(float)
-    # Where the map has a certain radius, the picture looks as if all of it had that radius.
+    # Where the map has a certain radius, the image looks as if all of it had that radius.
     for i in (1, len(layers.radii) // 2):
         uniform = defocus(photo, float(layers.radii[i])).image.astype(float)
         difference = np.abs(made - uniform)[layers.index == i]
@@ -161,9 +161,9 @@ def test_highlights_bloom_but_a_bright_sky_does_not():
 
 
 def test_noise_follows_the_seed_and_has_the_variance_asked_for():
-    picture = np.full((128, 128), 0.5)
+    image = np.full((128, 128), 0.5)
     first, again, other = (
-        defocus(picture, 2.0, seed=s, shot=1e-3, read=1e-2, linear=True).image for s in (1, 1, 2)
+        defocus(image, 2.0, seed=s, shot=1e-3, read=1e-2, linear=True).image for s in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
@@ -194,7 +194,7 @@ def test_the_cats_eye_shows_in_the_corners_only():
     assert clipped[:30, :30].max() > 1.3 * plain[:30, :30].max()
 
 
-def test_a_batch_is_what_its_pictures_are_alone(photo):
+def test_a_batch_is_what_its_images_are_alone(photo):
     crops = np.stack([photo[:64, :64], photo[60:124, 60:124], photo[30:94, 90:154]]) / 255.0
     maps = np.stack(
         [radius_map((64, 64), s, kind=k) for s, k in enumerate(["objects", "smooth", "plane"])]
@@ -218,7 +218,7 @@ def test_a_batch_is_what_its_pictures_are_alone(photo):
 
 
 @pytest.mark.parametrize(
-    ("picture", "radius", "words"),
+    ("image", "radius", "words"),
     [
         (np.zeros((0, 0)), 1.0, "too small"),
         (np.zeros((1, 1)), 1.0, "too small"),
@@ -230,13 +230,13 @@ def test_a_batch_is_what_its_pictures_are_alone(photo):
         (np.zeros((8, 8)), np.inf, "infinite"),
         (np.zeros((8, 8)), np.full((8, 8), np.nan), "NaN"),
         (np.zeros((8, 8)), np.zeros((8, 9)), "shape"),
-        (np.zeros((8, 8)), 9.0, "larger than the picture"),
+        (np.zeros((8, 8)), 9.0, "larger than the image"),
         (np.zeros((8, 8)), "far", "real numbers"),
     ],
 )
-def test_bad_input_is_refused_with_a_reason(picture, radius, words):
+def test_bad_input_is_refused_with_a_reason(image, radius, words):
     with pytest.raises(KpacError, match=words):
-        defocus(picture, radius)
+        defocus(image, radius)
 
 
 @pytest.mark.parametrize(

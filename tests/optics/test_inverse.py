@@ -85,10 +85,10 @@ def test_eq_5_blends_neighbouring_scales(kernel, triple, sharp):
     blurred = apply_kernel(sharp, upsample(kernel, between))
     target = apply_kernel(blurred, upsample(inverse, between))
     for made in (lambda s: upsample(inverse, s), lambda s: dilate(inverse, s)):
-        pictures = [apply_kernel(blurred, made(s)) for s in (low, high)]
-        weights = fit_weights(pictures, target)
+        images = [apply_kernel(blurred, made(s)) for s in (low, high)]
+        weights = fit_weights(images, target)
         assert (weights >= 0).all()
-        equal, fitted = blend(pictures, (0.5, 0.5)), blend(pictures, weights)
+        equal, fitted = blend(images, (0.5, 0.5)), blend(images, weights)
         assert ((fitted - target) ** 2).sum() <= ((equal - target) ** 2).sum() * (1 + 1e-9)
         assert accuracy(equal, target).value > 0.85
         # The accuracy is not what least squares minimise, so it may fall by a hair.
@@ -132,13 +132,13 @@ def test_mirrored_edges_are_restored_like_the_rest(sharp):
 
 
 def test_convolution_is_what_it_says():
-    picture = np.random.default_rng(0).uniform(size=(9, 8, 3))
+    image = np.random.default_rng(0).uniform(size=(9, 8, 3))
     kernel = np.zeros((3, 3))
     kernel[1, 2] = 1
-    np.testing.assert_allclose(apply_kernel(picture, kernel)[:, 1:], picture[:, :-1], atol=1e-12)
+    np.testing.assert_allclose(apply_kernel(image, kernel)[:, 1:], image[:, :-1], atol=1e-12)
     even = np.zeros((4, 4))
     even[2, 2] = 1
-    np.testing.assert_allclose(apply_kernel(picture, even), picture, atol=1e-12)
+    np.testing.assert_allclose(apply_kernel(image, even), image, atol=1e-12)
 
 
 def test_the_accuracy_leaves_small_targets_out():

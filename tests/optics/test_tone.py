@@ -60,8 +60,8 @@ def test_what_lies_outside_is_cut_off():
 
 
 def test_shapes_are_kept():
-    picture = torch.rand(3, 5, 7)
-    assert ToneCurve().decode(picture).shape == ToneCurve().encode(picture).shape == (3, 5, 7)
+    image = torch.rand(3, 5, 7)
+    assert ToneCurve().decode(image).shape == ToneCurve().encode(image).shape == (3, 5, 7)
 
 
 def test_drawn_curves_fill_their_ranges():

@@ -25,7 +25,7 @@ from napari_kpac.datasets import open_cuhk, open_dpdd, open_folders
 from napari_kpac.datasets.pairs import write_radius
 from napari_kpac.datasets.photographs import photos_of_split
 from napari_kpac.engine import load_recipe
-from napari_kpac.images import Metadata, description_of, open_picture, picture_size, write_image
+from napari_kpac.images import Metadata, description_of, image_size, open_image, write_image
 from napari_kpac.training.loop import read_trained
 from napari_kpac.training.options import PRESETS, TrainOptions, preset, preset_values
 from napari_kpac.training.run_folder import METRICS, OPTIONS, RunFolder
@@ -254,10 +254,10 @@ def _read_masked(path: Path, out: Path) -> object:
 
 
 def _read_photographs(path: Path, out: Path) -> object:
-    return [picture_size(photo) for photo in photos_of_split(path, "train")]
+    return [image_size(photo) for photo in photos_of_split(path, "train")]
 
 
-# Pictures
+# Images
 
 
 def _plain(folder: Path) -> list[Path]:
@@ -321,22 +321,22 @@ def _raws(folder: Path) -> list[Path]:
     return [write_dng(_own(folder, "a.dng"), 24, 32)]
 
 
-def _read_picture(path: Path, out: Path) -> object:
-    """Read a picture in every way, and write it again with what it says of itself."""
+def _read_image(path: Path, out: Path) -> object:
+    """Read an image in every way, and write it again with what it says of itself."""
     description_of(path)
     with contextlib.suppress(kpac.KpacError):
-        picture_size(path)
-    with open_picture(path) as opened:
+        image_size(path)
+    with open_image(path) as opened:
         first = (0,) * (opened.array.ndim - 2)
         corner = np.asarray(opened.array[(*first, slice(2), slice(2))])
         if corner.size == 0:
-            raise FileError("an empty picture")
-    with open_picture(path, whole=True) as opened:
+            raise FileError("an empty image")
+    with open_image(path, whole=True) as opened:
         pixels, about = np.asarray(opened.array), opened.metadata
     # What was read can be kept: metadata from a strange file must not cost the result.
     target = out / f"again{'.tif' if path.suffix in ('.zarr', '.dng') else path.suffix}"
     write_image(target, pixels, "{}", about)
-    with open_picture(target, whole=True) as again:
+    with open_image(target, whole=True) as again:
         if again.array.shape != pixels.shape:
             raise AssertionError(f"{pixels.shape} came back as {again.array.shape}")
     return pixels
@@ -354,9 +354,9 @@ READERS: dict[str, Reader] = {
     "dataset: pairs": Reader(_pairs, _read_pairs),
     "dataset: masks": Reader(_masked, _read_masked),
     "dataset: manifest": Reader(_photographs, _read_photographs),
-    "picture: PNG, JPEG": Reader(_plain, _read_picture),
-    "picture: TIFF": Reader(_tiffs, _read_picture),
-    "picture: Zarr": Reader(_zarrs, _read_picture),
-    "picture: camera RAW": Reader(_raws, _read_picture),
+    "image: PNG, JPEG": Reader(_plain, _read_image),
+    "image: TIFF": Reader(_tiffs, _read_image),
+    "image: Zarr": Reader(_zarrs, _read_image),
+    "image: camera RAW": Reader(_raws, _read_image),
 }
 """All readers, by the name that the figures use."""

@@ -83,11 +83,11 @@ def test_window_terminal_and_python_agree(
 
 def test_threads_and_tiles_are_recorded(source, models, tmp_path):
     """What may touch the last bits is written down, so that it can be had again."""
-    pictures = {}
+    images = {}
     for threads in THREADS:
         in_a_process(source, tmp_path / str(threads), models, threads, "--tile", "64")
         record = description_of(tmp_path / str(threads) / "a.png")["environment"]
         assert record["threads"] == threads
         assert record["plan"]["tile"] == 64
-        pictures[threads] = read_image(tmp_path / str(threads) / "a.png").astype(int)
-    assert np.abs(pictures[1] - pictures[2]).max() <= 1
+        images[threads] = read_image(tmp_path / str(threads) / "a.png").astype(int)
+    assert np.abs(images[1] - images[2]).max() <= 1

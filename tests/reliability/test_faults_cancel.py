@@ -30,7 +30,7 @@ NET = tiny_net(2, double=False)
 
 
 @pytest.fixture
-def picture():
+def image():
     return np.random.default_rng(0).integers(0, 255, (40, 48), dtype=np.uint8)
 
 
@@ -67,26 +67,26 @@ def open_files(folder):
     return [each.path for each in psutil.Process().open_files() if str(folder) in each.path]
 
 
-def engine_steps(kind, picture, out):
+def engine_steps(kind, image, out):
     if kind == "deblur":
         options = kpac.DeblurOptions(device="cpu", tile=16)
-        return kpac.deblur_steps(np.stack([picture] * 2), options, model=NET, out=out)
+        return kpac.deblur_steps(np.stack([image] * 2), options, model=NET, out=out)
     if kind == "classical":
-        return kpac.deblur_steps(picture, kpac.DeblurOptions(method="ebdb"))
+        return kpac.deblur_steps(image, kpac.DeblurOptions(method="ebdb"))
     if kind == "blur map":
         options = kpac.BlurMapOptions(device="cpu", tile=16, upsampling=1)
-        return kpac.blur_map_steps(picture, options, model=NET)
+        return kpac.blur_map_steps(image, options, model=NET)
     options = kpac.DetectionOptions(source="variance")
-    return kpac.detect_steps(np.stack([picture] * 3), options)
+    return kpac.detect_steps(np.stack([image] * 3), options)
 
 
 @pytest.mark.parametrize("kind", ["deblur", "classical", "blur map", "detect"])
-def test_the_engine(picture, kind):
+def test_the_engine(image, kind):
     outs = {}
 
     def make(number):
-        outs[number] = np.full((2, *picture.shape), 77, np.uint8)
-        return engine_steps(kind, picture, outs[number])
+        outs[number] = np.full((2, *image.shape), 77, np.uint8)
+        return engine_steps(kind, image, outs[number])
 
     def check(number, last):
         del last
@@ -96,12 +96,12 @@ def test_the_engine(picture, kind):
     assert cancel_everywhere(make, check) > 1
 
 
-def test_a_session(picture):
-    expected = kpac.deblur(picture, NET, tile=16).image.astype(int)
+def test_a_session(image):
+    expected = kpac.deblur(image, NET, tile=16).image.astype(int)
     sessions = {}
 
     def make(number):
-        sessions[number] = kpac.Session(picture, NET, "cpu", tile=16)
+        sessions[number] = kpac.Session(image, NET, "cpu", tile=16)
         return sessions[number].encode_steps()
 
     def check(number, last):
@@ -114,11 +114,11 @@ def test_a_session(picture):
 
 
 @pytest.fixture
-def inputs(tmp_path, picture):
+def inputs(tmp_path, image):
     folder = tmp_path / "in"
     for name in ("a.png", "b.tif"):
-        write_image(folder / name, picture)
-    write_image(folder / "stack.tif", np.stack([picture] * 3))
+        write_image(folder / name, image)
+    write_image(folder / "stack.tif", np.stack([image] * 3))
     return folder
 
 

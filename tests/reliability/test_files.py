@@ -17,7 +17,7 @@ from PIL import Image
 import napari_kpac as kpac
 from napari_kpac.datasets.photographs import photos_of_split
 from napari_kpac.engine import load_recipe
-from napari_kpac.images import open_picture, picture_size, read_image
+from napari_kpac.images import image_size, open_image, read_image
 from napari_kpac.weights import ModelCard, install, save_network
 from napari_kpac.weights.unpickle import read_array_list
 from tests.engine.conftest import tiny_net
@@ -161,7 +161,7 @@ def test_parts_of_an_image_lie_in_its_folder(tmp_path, watch):
         ome_in_parts(path, name)
         watch.seen.clear()
         watch.inside = (str(path.parent.resolve()),)
-        for read in (read_image, picture_size):
+        for read in (read_image, image_size):
             with pytest.raises(kpac.KpacError, match="same folder"):
                 read(path)
         assert watch.seen == []
@@ -197,7 +197,7 @@ def test_pickled_zarr_values_are_refused(tmp_path):
         assert not (tmp_path / "mark").exists()
 
 
-def test_a_manifest_chooses_among_the_pictures_of_its_folder(tmp_path, watch):
+def test_a_manifest_chooses_among_the_images_of_its_folder(tmp_path, watch):
     home = tmp_path / "home"
     watch.inside = ()
     Image.fromarray(colours()).save(home / "a.png")
@@ -229,7 +229,7 @@ def test_a_file_with_an_odd_name_does_not_hide_the_models(tmp_path, own_models):
     assert kpac.load("good").card.name == "good"
 
 
-# What only calls itself a picture
+# What only calls itself an image
 
 
 def test_what_pillow_would_hand_to_another_program_is_not_opened(tmp_path, watch):
@@ -237,7 +237,7 @@ def test_what_pillow_would_hand_to_another_program_is_not_opened(tmp_path, watch
     watch.inside = ()
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
     watch.inside = (str(path.parent.resolve()),)
-    for read in (read_image, picture_size):
+    for read in (read_image, image_size):
         with pytest.raises(kpac.KpacError, match="cannot be read as an image"):
             read(path)
     assert watch.seen == []
@@ -260,7 +260,7 @@ def png(width, height, depth=8, colour=2):
 @pytest.mark.parametrize("depth", [8, 16])
 def test_a_png_that_claims_too_much_is_refused(tmp_path, size, depth):
     (tmp_path / "a.png").write_bytes(png(*size, depth))
-    for read in (read_image, picture_size):
+    for read in (read_image, image_size):
         with pytest.raises(kpac.KpacError, match=r"a\.png"):
             read(tmp_path / "a.png")
 
@@ -269,7 +269,7 @@ def test_a_chunk_longer_than_its_file_is_refused(tmp_path):
     content = bytearray(png(8, 8))
     struct.pack_into(">I", content, 33, 2**32 - 1)
     (tmp_path / "a.png").write_bytes(bytes(content))
-    for read in (read_image, picture_size):
+    for read in (read_image, image_size):
         with pytest.raises(kpac.KpacError, match="cut off"):
             read(tmp_path / "a.png")
 
@@ -283,7 +283,7 @@ def test_a_tiff_that_claims_terabytes_is_refused(tmp_path, compression, tags):
         for number, value in tags.items():
             tag = file.pages.first.tags[number]
             tag.overwrite(value, dtype="I")
-    for read in (read_image, picture_size):
+    for read in (read_image, image_size):
         with pytest.raises(kpac.KpacError, match=r"a\.tif"):
             read(path)
 
@@ -318,7 +318,7 @@ def test_pages_that_lead_in_a_circle_are_refused(tmp_path, big, back):
     assert content[end : end + kind.offsetsize] == bytes(kind.offsetsize)
     struct.pack_into(kind.offsetformat, content, end, offsets[back])
     path.write_bytes(bytes(content))
-    for read in (read_image, picture_size):
+    for read in (read_image, image_size):
         with pytest.raises(kpac.KpacError, match="lead back"):
             read(path)
 
@@ -326,7 +326,7 @@ def test_pages_that_lead_in_a_circle_are_refused(tmp_path, big, back):
 def test_a_zarr_that_claims_terabytes_is_not_loaded(tmp_path):
     path = tmp_path / "a.zarr"
     zarr.create_array(str(path), shape=(10**6, 10**6), dtype="f8", chunks=(1000, 1000))
-    with open_picture(path) as opened:
+    with open_image(path) as opened:
         assert not opened.array[:2, :2].any()
     with pytest.raises(kpac.KpacError, match=r"claims 8,000\.0 GB"):
         read_image(path)
@@ -334,7 +334,7 @@ def test_a_zarr_that_claims_terabytes_is_not_loaded(tmp_path):
         str(tmp_path / "b.zarr"), shape=(10**6, 10**6), dtype="f8", chunks=(10**6, 10**6)
     )
     with pytest.raises(kpac.KpacError, match=r"b\.zarr"):
-        open_picture(tmp_path / "b.zarr")
+        open_image(tmp_path / "b.zarr")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import napari_kpac as kpac
-from napari_kpac.images import Metadata, open_picture, write_image
+from napari_kpac.images import Metadata, open_image, write_image
 from tests.engine.conftest import tiny_net
 from tests.reliability.awkward import awkward
 
@@ -33,7 +33,7 @@ def check_deblur(case):
         # What has numbers in two axes or more is refused for its options alone, or its mask.
         plain = case.plain
         usable = plain.dtype.kind in "uif" and plain.ndim >= 2 and plain.size
-        words = ("rgb", "mask", "channel", "picture itself", "not an image", "cannot be deblurred")
+        words = ("rgb", "mask", "channel", "image itself", "not an image", "cannot be deblurred")
         assert not usable or any(word in refusal for word in words), refusal
         return
     plain = case.plain if not case.about.startswith("list") else np.asarray(case.image)
@@ -105,7 +105,7 @@ def test_pixels_that_are_missing_do_not_spread(kind):
     assert np.abs(result - clean)[others].mean() < 0.01
 
 
-def test_a_hot_pixel_does_not_drown_the_picture():
+def test_a_hot_pixel_does_not_drown_the_image():
     rng = np.random.default_rng(0)
     image = rng.random((48, 64)).astype(np.float32)
     image[10, 12] = np.finfo(np.float32).max
@@ -122,7 +122,7 @@ AXES = st.sampled_from(["YX", "ZYX", "TYX", "CYX", "QYX", "XY", "YY", "", "YXS",
 
 
 @pytest.mark.parametrize("suffix", [".tif", ".png", ".zarr"])
-def test_awkward_axes_and_scales_do_not_cost_the_picture(tmp_path, suffix):
+def test_awkward_axes_and_scales_do_not_cost_the_image(tmp_path, suffix):
     folder = tmp_path / "out"
 
     @settings(QUICK, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -138,7 +138,7 @@ def test_awkward_axes_and_scales_do_not_cost_the_picture(tmp_path, suffix):
         )
         path = folder / f"a{suffix}"
         save(path, image, about)
-        with open_picture(path, whole=True) as again:
+        with open_image(path, whole=True) as again:
             assert np.array_equal(again.array, image)
 
     check()
@@ -148,8 +148,8 @@ def save(path, image, about):
     if path.suffix != ".zarr":
         write_image(path, image, "{}", about)
         return
-    from napari_kpac.images import start_picture
+    from napari_kpac.images import start_image
 
-    target = start_picture(path, image.shape, image.dtype, about, streamed=True)
+    target = start_image(path, image.shape, image.dtype, about, streamed=True)
     target.out[...] = image
     target.finish("{}")

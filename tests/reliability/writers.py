@@ -14,7 +14,7 @@ import numpy as np
 
 import napari_kpac as kpac
 from napari_kpac.core.files import append, replacing, write_record
-from napari_kpac.images import Metadata, start_picture, write_image
+from napari_kpac.images import Metadata, start_image, write_image
 
 
 def pixels(version, dtype=np.uint8, shape=(60, 80, 3)):
@@ -23,7 +23,7 @@ def pixels(version, dtype=np.uint8, shape=(60, 80, 3)):
 
 def streamed(path, version):
     """A result that is collected in a file, as large ones are."""
-    target = start_picture(path, (4, 60, 80), np.dtype(np.uint8), Metadata(), streamed=True)
+    target = start_image(path, (4, 60, 80), np.dtype(np.uint8), Metadata(), streamed=True)
     try:
         target.out[...] = pixels(version, shape=(4, 60, 80))
         target.finish("")
@@ -32,7 +32,7 @@ def streamed(path, version):
 
 
 def zarr(path, version):
-    target = start_picture(path, (4, 60, 80), np.dtype(np.uint8), Metadata())
+    target = start_image(path, (4, 60, 80), np.dtype(np.uint8), Metadata())
     try:
         target.out[...] = pixels(version, shape=(4, 60, 80))
         target.finish("{}")
@@ -76,7 +76,7 @@ def rows(path, version):
 
     ledger = Ledger(("psnr",), path)
     for number in range(200):
-        ledger.add(Row(f"picture {number}", "method", float(version), {"psnr": 1.0}))
+        ledger.add(Row(f"image {number}", "method", float(version), {"psnr": 1.0}))
 
 
 def radius(path, version):
@@ -178,7 +178,7 @@ def half_a_file(folder):
 
 
 def half_a_folder(folder):
-    target = start_picture(folder / "a.zarr", (4, 60, 80), np.dtype(np.uint8), Metadata())
+    target = start_image(folder / "a.zarr", (4, 60, 80), np.dtype(np.uint8), Metadata())
     target.out[:2] = 7
     hang("half")
 
@@ -201,7 +201,7 @@ def half_a_row(folder):
     """Stop with half a row in the file: the second half is never written."""
     append(folder / "results.csv", b"")
     with (folder / "results.csv").open("ab", buffering=0) as file:
-        file.write(b"picture 7,method,0.")
+        file.write(b"image 7,method,0.")
         os.fsync(file.fileno())
         hang("half")
 

@@ -10,9 +10,9 @@ from tests.evaluation.conftest import dpdd, folders, tiny_model  # noqa: F401 - 
 def variant_photos(tmp_path_factory):
     """Two photographs to train with, one to judge by."""
     folder = tmp_path_factory.mktemp("large-photos")
-    pictures = {"a": data.astronaut(), "b": data.coffee(), "c": data.astronaut()[:, ::-1]}
-    for name, picture in pictures.items():
-        imsave(folder / f"{name}.png", picture, check_contrast=False)
+    images = {"a": data.astronaut(), "b": data.coffee(), "c": data.astronaut()[:, ::-1]}
+    for name, image in images.items():
+        imsave(folder / f"{name}.png", image, check_contrast=False)
     (folder / "MANIFEST.csv").write_text("file,split\na.png,train\nb.png,val\nc.png,train\n")
     return folder
 

@@ -16,7 +16,7 @@ from napari_kpac.reproduction.figures import attention_figure, modulation_figure
 
 
 @pytest.fixture
-def picture(tmp_path):
+def image(tmp_path):
     path = tmp_path / "own.png"
     pixels = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
     imsave(path, pixels, check_contrast=False)
@@ -57,30 +57,30 @@ def test_a_bad_size_is_refused(capsys):
     assert stop.value.code == 2
 
 
-def test_attention_shows_every_alpha(picture, tiny_model, tmp_path, capsys):
-    arguments = ["reproduce", "attention", str(picture), "--model", "tiny", "-o", str(tmp_path)]
+def test_attention_shows_every_alpha(image, tiny_model, tmp_path, capsys):
+    arguments = ["reproduce", "attention", str(image), "--model", "tiny", "-o", str(tmp_path)]
     assert main(arguments) == 0
     assert imread(tmp_path / "own-attention.png").shape[1] == 10 + 6 * 330
     means = json.loads((tmp_path / "own-attention.json").read_text())["mean alpha"]
-    alpha = kpac.deblur(imread(picture), "tiny").alpha_at_image()
+    alpha = kpac.deblur(imread(image), "tiny").alpha_at_image()
     for block in (1, 2):
         expected = alpha[block - 1].mean(axis=(1, 2))
         np.testing.assert_allclose(means[f"block {block}"], expected, atol=1e-5)
 
 
-def test_modulation_lets_each_dilation_play_alone(picture, tiny_model):
-    figure = modulation_figure(imread(picture), "tiny")
+def test_modulation_lets_each_dilation_play_alone(image, tiny_model):
+    figure = modulation_figure(imread(image), "tiny")
     assert list(figure.numbers) == ["all dilations", *(f"only dilation {i}" for i in range(1, 6))]
-    pixels = imread(picture)
+    pixels = imread(image)
     alone = kpac.deblur(pixels, "tiny", modulation=kpac.Modulation([0, 0, 1, 0, 0])).image
     change = (alone.astype(float) - pixels) / 255
     expected = np.sqrt(np.mean(change**2))
     assert figure.numbers["only dilation 3"]["rms change"] == pytest.approx(expected, abs=1e-3)
 
 
-def test_grey_pictures_have_figures_too(tiny_model):
+def test_grey_images_have_figures_too(tiny_model):
     grey = np.random.default_rng(0).random((40, 48)).astype(np.float32)
-    assert attention_figure(grey, "tiny").picture.ndim == 3
+    assert attention_figure(grey, "tiny").image.ndim == 3
 
 
 def test_limits_show_every_case(tiny_model, tmp_path):

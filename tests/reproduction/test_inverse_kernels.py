@@ -7,7 +7,7 @@ import pytest
 from skimage.io import imread
 
 from napari_kpac.cli import main
-from napari_kpac.evaluation.panels import kernel_picture, plot, sheet
+from napari_kpac.evaluation.panels import kernel_image, plot, sheet
 
 FIGURES = (
     "kernel_example",
@@ -31,9 +31,9 @@ def test_every_figure_and_the_numbers_are_written(written):
         *(f"{name}.png" for name in FIGURES),
     }
     for name in FIGURES:
-        picture = imread(written / f"{name}.png")
-        assert picture.shape[2] == 3
-        assert picture.shape[1] >= 800
+        image = imread(written / f"{name}.png")
+        assert image.shape[2] == 3
+        assert image.shape[1] >= 800
 
 
 def test_the_numbers_bear_the_paper_out(written):
@@ -75,7 +75,7 @@ def test_sheets_and_plots():
     assert made.dtype == np.uint8
     assert made.shape[1] == 10 + 2 * 110
     assert made[60, 20].max() == 0
-    shown = kernel_picture(np.array([[0, 1, 0], [0, -1, 0], [0, 0.25, 0]]))
+    shown = kernel_image(np.array([[0, 1, 0], [0, -1, 0], [0, 0.25, 0]]))
     np.testing.assert_allclose(shown[:, 1], [1, 0, 0.75])
     x = np.arange(-5.0, 6.0)
     drawn = plot("t", [("a", x, x**2, (0, 0, 255), False)], x_label="x", y_label="y")

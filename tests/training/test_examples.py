@@ -83,9 +83,9 @@ def test_blurred_patches_are_passed_over(tmp_path):
     from skimage import data, io
     from skimage.filters import gaussian
 
-    picture = data.astronaut()[:300, :300].copy()
-    picture[:, :200] = (255 * gaussian(picture, 4, channel_axis=2)).astype(np.uint8)[:, :200]
-    io.imsave(tmp_path / "half.png", picture)
+    image = data.astronaut()[:300, :300].copy()
+    image[:, :200] = (255 * gaussian(image, 4, channel_axis=2)).astype(np.uint8)[:, :200]
+    io.imsave(tmp_path / "half.png", image)
 
     def mean_sharpness(threshold: float) -> float:
         how = replace(PLAIN, shrink=1, sharpness=threshold)
@@ -115,7 +115,7 @@ def test_photographs_that_cannot_be_used_are_named(photos, tmp_path):
 
     for photo in photos.iterdir():
         shutil.copy(photo, tmp_path)
-    (tmp_path / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "broken.png").write_bytes(b"no image")
     given = TrainOptions(root=str(tmp_path), crop=64)
     with pytest.raises(FileError, match=r"broken\.png"):
         open_data(given)

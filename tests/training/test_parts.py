@@ -209,15 +209,15 @@ def test_the_perceptual_loss_is_vgg_up_to_conv4_4():
         modules += [conv, nn.ReLU()]
     assert len(modules) == 27
     reference = nn.Sequential(*modules)
-    pictures = [torch.rand(1, 3, 32, 40) * 2.4 - 1.2 for _ in range(2)]
+    images = [torch.rand(1, 3, 32, 40) * 2.4 - 1.2 for _ in range(2)]
 
-    def normalised(picture):
+    def normalised(image):
         mean = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
         std = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
-        return (((picture + 1) / 2).clip(0, 1) - mean) / std
+        return (((image + 1) / 2).clip(0, 1) - mean) / std
 
-    first, second = (reference(normalised(picture)) for picture in pictures)
-    loss = PerceptualLoss(weights)(*pictures)
+    first, second = (reference(normalised(image)) for image in images)
+    loss = PerceptualLoss(weights)(*images)
     torch.testing.assert_close(loss, ((first - second) ** 2).mean())
 
 

@@ -183,7 +183,7 @@ def test_unknown_radii_do_not_enter_the_attention_loss():
 
 
 def test_a_tiny_network_learns_to_obey(one_thread):
-    """One blurred picture: with the sliders, no attention comes to mean no change."""
+    """One blurred image: with the sliders, no attention comes to mean no change."""
     generator = torch.Generator().manual_seed(0)
     sharp = torch.rand(3, 32, 32, generator=generator).numpy().transpose(1, 2, 0)
     from napari_kpac.datasets.pairs import Pair
@@ -213,7 +213,7 @@ def test_a_tiny_network_learns_to_obey(one_thread):
             plain, muted = (run(net, examples, [], gains) for gains in (None, [0.0] * 5))
         change = (examples.sharp - examples.blurred).abs().mean()
         found[steered] = [
-            float((picture - examples.blurred).abs().mean() / change) for picture in (plain, muted)
+            float((image - examples.blurred).abs().mean() / change) for image in (plain, muted)
         ]
     assert found[True][0] > 0.3
     assert found[True][1] < 0.5 * found[True][0]

@@ -1,7 +1,7 @@
-"""Many pictures: files, folders and stacks through the engine, here or on a cluster.
+"""Many images: files, folders and stacks through the engine, here or on a cluster.
 
 Loads nothing heavy before it is used. Not for: formats (images), or what is done to a
-picture (engine, detection).
+image (engine, detection).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from napari_kpac.batch.blur_maps import BlurMapFiles as BlurMapFiles
     from napari_kpac.batch.deblurring import DeblurFiles as DeblurFiles
     from napari_kpac.batch.inputs import Item as Item
-    from napari_kpac.batch.inputs import find_pictures as find_pictures
+    from napari_kpac.batch.inputs import find_images as find_images
     from napari_kpac.batch.inputs import plan_items as plan_items
     from napari_kpac.batch.lazy import deblur_dask as deblur_dask
     from napari_kpac.batch.options import BatchOptions as BatchOptions
@@ -38,7 +38,7 @@ _HOMES = {
     "blur_map_files": "whole",
     "deblur_dask": "lazy",
     "deblur_files": "whole",
-    "find_pictures": "inputs",
+    "find_images": "inputs",
     "plan_items": "inputs",
     "run_steps": "running",
 }

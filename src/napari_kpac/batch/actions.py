@@ -1,4 +1,4 @@
-"""What a batch needs to know of an action on pictures, to run it anywhere.
+"""What a batch needs to know of an action on images, to run it anywhere.
 
 An item is one file (or pair); it is worked off in units, usually its planes. An action can be
 pickled; what it opens cannot. Not for: any one action.

@@ -43,7 +43,7 @@ class _Nowhere:
 
 @dataclass(frozen=True, eq=False)
 class Attended:
-    """The attention of a plane, at the resolution of the picture."""
+    """The attention of a plane, at the resolution of the image."""
 
     index: tuple[int, ...]
     maps: Any

@@ -173,7 +173,7 @@ class BlurMapSink:
         self.item, self.action = item, action
         self.made: Detected | None = None
         self.size: dict[str, Any] = {"scale": action.scale, "units": action.units}
-        known = metadata.picture_scale
+        known = metadata.image_scale
         if action.scale is None and action.units is None and known is not None:
             self.size = {"scale": known[0], "units": known[1]}
 

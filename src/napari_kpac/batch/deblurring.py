@@ -25,8 +25,8 @@ from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.device import free_memory, resolve
 from napari_kpac.engine.model import card_of, prepare
 from napari_kpac.engine.pixels import PlaneReader
-from napari_kpac.engine.work import Made, PictureOut
-from napari_kpac.images import check_target, description_of, start_picture, write_image
+from napari_kpac.engine.work import Made, PlaneOut
+from napari_kpac.images import check_target, description_of, start_image, write_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class DeblurFiles:
     """Environment of the recipe that is replayed."""
     overwrite: bool = False
     held: int = 2
-    """Pictures in memory at a time."""
+    """Images in memory at a time."""
     defocus_map: Path | None = None
     """Where to write the blur that the classical method found."""
     asked: DeblurOptions | None = None
@@ -88,7 +88,7 @@ class DeblurFiles:
         return isinstance(record, dict) and record.get("fingerprint") == self.fingerprint
 
     def has_one_unit(self, item: Item) -> bool:
-        """Tell whether a file surely holds one picture."""
+        """Tell whether a file surely holds one image."""
         return is_single(item)
 
     def open(self, item: Item, known: Any = None) -> OpenedFiles:
@@ -120,7 +120,7 @@ class DeblurFiles:
         if out is not None and opened.work.by_chunk:
             made: Made = yield from opened.work.deblur(plane, loaded, out, 0, 1)
             return Deblurred(self._as_asked(made.recipe), None)
-        kept = PictureOut(opened.work.layout, plane)
+        kept = PlaneOut(opened.work.layout, plane)
         made = yield from opened.work.deblur(plane, loaded, kept, 0, 1)
         return Deblurred(self._as_asked(made.recipe), kept.parts, made.sigma)
 
@@ -149,7 +149,7 @@ class DeblurSink:
 
     def __init__(self, item: Item, frame: Frame, defocus_map: Path | None = None) -> None:
         self.item, self.defocus_map = item, defocus_map
-        self.target = start_picture(
+        self.target = start_image(
             item.target, frame.shape, frame.dtype, frame.metadata, streamed=frame.streamed
         )
         self.out = self.target.out

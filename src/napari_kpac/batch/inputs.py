@@ -1,4 +1,4 @@
-"""Which pictures go in, and where their results go.
+"""Which images go in, and where their results go.
 
 Not for: reading and writing them (napari_kpac.images).
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.images import SUFFIXES, is_picture
+from napari_kpac.images import SUFFIXES, is_image_file
 
 FILES = (*SUFFIXES, ".zarr", ".npy", ".csv")
 """Endings by which a name is taken for that of a file, and not of a folder."""
@@ -22,7 +22,7 @@ FILES = (*SUFFIXES, ".zarr", ".npy", ".csv")
 
 @dataclass(frozen=True)
 class Found:
-    """A picture, and its place below the folder that was named."""
+    """An image, and its place below the folder that was named."""
 
     path: Path
     relative: Path
@@ -30,7 +30,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Item:
-    """One piece of a batch: a picture or a dual-pixel pair, and what is made of it."""
+    """One piece of a batch: an image or a dual-pixel pair, and what is made of it."""
 
     source: Path | None
     """None where the mean of the views stands for it."""
@@ -39,7 +39,7 @@ class Item:
 
     @property
     def first(self) -> Path:
-        """The picture, or its left view."""
+        """The image, or its left view."""
         if self.source is not None:
             return self.source
         assert self.views is not None  # noqa: S101 - an item has the one or the other
@@ -51,10 +51,10 @@ class Item:
         return (*(() if self.source is None else (self.source,)), *(self.views or ()))
 
 
-def find_pictures(
+def find_images(
     inputs: Iterable[str | os.PathLike[str]], output: Path | None = None
 ) -> list[Found]:
-    """List the pictures that files, folders and patterns like ``*.tif`` stand for.
+    """List the images that files, folders and patterns like ``*.tif`` stand for.
 
     Folders are searched to the bottom; hidden files and the output folder are left out. A
     file that is named is taken whatever it is; what is wrong with it shows when it is read.
@@ -63,10 +63,10 @@ def find_pictures(
     seen: set[Path] = set()
     for given in inputs:
         for path in _matches(Path(given)):
-            if path.is_dir() and not is_picture(path):
+            if path.is_dir() and not is_image_file(path):
                 inside = [Found(each, each.relative_to(path)) for each in _walk(path, output)]
                 if not inside:
-                    raise FileError(f"{path}: there are no pictures in this folder")
+                    raise FileError(f"{path}: there are no images in this folder")
                 inside = [each for each in inside if each.path.absolute() not in seen]
             else:
                 inside = [Found(path, Path(path.name))]
@@ -76,7 +76,7 @@ def find_pictures(
 
 
 def plan_items(
-    pictures: Sequence[Found],
+    images: Sequence[Found],
     output: Path,
     *,
     views: tuple[Sequence[Found], Sequence[Found]] | None = None,
@@ -91,11 +91,11 @@ def plan_items(
     that is among the suffixes, else in ``fallback``. Where that would give two results the
     same name, the whole names of the inputs are used. Nothing is written over an input.
     """
-    pairs = None if views is None else _pairs(pictures, *views)
-    firsts = list(pictures) or list(views[0] if views else ())
+    pairs = None if views is None else _pairs(images, *views)
+    firsts = list(images) or list(views[0] if views else ())
     targets = _targets(firsts, output, suffixes, tail, suffix, fallback)
     items = [
-        Item(pictures[n].path if pictures else None, target, None if pairs is None else pairs[n])
+        Item(images[n].path if images else None, target, None if pairs is None else pairs[n])
         for n, target in enumerate(targets)
     ]
     sources = {path.resolve() for item in items for path in item.files}
@@ -113,10 +113,10 @@ def _targets(
     suffix: str | None,
     fallback: str,
 ) -> Iterator[Path]:
-    is_folder = output.is_dir() and not is_picture(output)
+    is_folder = output.is_dir() and not is_image_file(output)
     if output.suffix.lower() in suffixes and not is_folder:
         if len(inputs) > 1:
-            raise FileError(f"{output} is one file for {len(inputs)} pictures; name a folder")
+            raise FileError(f"{output} is one file for {len(inputs)} images; name a folder")
         yield output
         return
     if output.suffix.lower() in FILES and not is_folder:
@@ -146,17 +146,17 @@ def _targets(
 
 
 def _pairs(
-    pictures: Sequence[Found], left: Sequence[Found], right: Sequence[Found]
+    images: Sequence[Found], left: Sequence[Found], right: Sequence[Found]
 ) -> list[tuple[Path, Path]]:
     """Put left and right views together: by name if the names agree, else in their order."""
-    counts = {len(left), len(right), len(pictures) or len(left)}
+    counts = {len(left), len(right), len(images) or len(left)}
     if len(counts) > 1:
         raise FileError(
             f"there are {len(left)} left and {len(right)} right views"
-            + (f" for {len(pictures)} pictures" if pictures else "")
-            + "; every picture needs one of each"
+            + (f" for {len(images)} images" if images else "")
+            + "; every image needs one of each"
         )
-    order = pictures or left
+    order = images or left
     names = [found.relative.with_suffix("") for found in order]
     sides = []
     for side in (left, right):
@@ -177,7 +177,7 @@ def _matches(path: Path) -> list[Path]:
 
 
 def _is_taken(path: Path) -> bool:
-    return is_picture(path) or path.is_dir()
+    return is_image_file(path) or path.is_dir()
 
 
 def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
@@ -188,7 +188,7 @@ def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
     for path in inside:
         if path.name.startswith(".") or (output is not None and _same(path, output)):
             continue
-        if is_picture(path):
+        if is_image_file(path):
             yield path
         elif path.is_dir() and not path.is_symlink():
             yield from _walk(path, output)
@@ -199,6 +199,6 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:
-    """Sort picture 10 behind picture 9."""
+    """Sort image 10 behind image 9."""
     parts = re.split(r"(\d+)", str(path))
     return [(1, int(part)) if part.isdigit() else (0, part) for part in parts]

@@ -102,7 +102,7 @@ def _sampled(array: Any, layout: Layout) -> Any:
 
 
 def _chunks(layout: Layout) -> tuple[int, ...]:
-    """Return one block per plane; channels that make up a colour picture stay together."""
+    """Return one block per plane; channels that make up a colour image stay together."""
     leading = [1] * len(layout.leading)
     if layout.rgb_channels is not None and layout.channel_axis is not None:
         leading[layout.channel_axis] = -1

@@ -16,7 +16,7 @@ from napari_kpac.batch.inputs import Item
 from napari_kpac.core.errors import ImageError
 from napari_kpac.engine import DeblurOptions, Modulation
 from napari_kpac.engine.deblurring import prepare_work
-from napari_kpac.images import PLAIN, RAW, Metadata, open_picture
+from napari_kpac.images import PLAIN, RAW, Metadata, open_image
 
 STREAMED_FROM = 64_000_000
 """Bytes: the pixels of larger stacks are not collected in memory."""
@@ -71,7 +71,7 @@ def open_arrays(
     item: Item, stack: ExitStack, *, whole: bool = False
 ) -> tuple[Any, tuple[Any, Any] | None, Metadata]:
     """Open what an item names: the image or None, the views or None, and what the first says."""
-    opened = [stack.enter_context(open_picture(path, whole=whole)) for path in item.files]
+    opened = [stack.enter_context(open_image(path, whole=whole)) for path in item.files]
     image = None if item.source is None else opened.pop(0)
     views = (opened[0].array, opened[1].array) if item.views is not None else None
     first = opened[0] if image is None else image
@@ -79,5 +79,5 @@ def open_arrays(
 
 
 def is_single(item: Item) -> bool:
-    """Tell by its name whether a file holds one picture."""
+    """Tell by its name whether a file holds one image."""
     return item.first.suffix.lower() in PLAIN + RAW

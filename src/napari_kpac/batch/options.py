@@ -1,6 +1,6 @@
 """Options of batches, as every interface shows them.
 
-Loads nothing heavy. Not for: what is done to each picture (napari_kpac.core.options).
+Loads nothing heavy. Not for: what is done to each image (napari_kpac.core.options).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BatchOptions:
         False, "make results again that are there; otherwise what is done is skipped"
     )
     dry_run: bool = option(False, "only say what would be done")
-    threads: int | None = option(None, "threads of the processor per picture; default: all", int)
+    threads: int | None = option(None, "threads of the processor per image; default: all", int)
     overlap: bool = option(True, "read and write files while the network works")
     workers: int | None = option(
         None, "processes of a local cluster (needs the extra 'distributed')", int
@@ -39,7 +39,7 @@ class BatchOptions:
     scheduler: str | None = option(
         None, "address of a dask scheduler, for example tcp://10.0.0.5:8786"
     )
-    retries: int = option(2, "how often a cluster tries a picture again that failed", int)
+    retries: int = option(2, "how often a cluster tries an image again that failed", int)
 
     def __post_init__(self) -> None:
         if self.to is not None:

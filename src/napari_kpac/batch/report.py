@@ -17,7 +17,7 @@ from napari_kpac.engine.recipe import Recipe
 
 State = Literal["made", "skipped", "failed", "planned"]
 PARTS = 100
-"""Steps of progress per picture."""
+"""Steps of progress per image."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Tally:
         """Say that an item is done with."""
         self._parts.pop(number, None)
         if outcome.recipe is not None:
-            # A million pictures are made by a few recipes: equal ones are kept once.
+            # A million images are made by a few recipes: equal ones are kept once.
             key = json.dumps(outcome.recipe.to_dict())
             outcome = replace(outcome, recipe=self._recipes.setdefault(key, outcome.recipe))
         self.report.outcomes.append(outcome)

@@ -1,6 +1,6 @@
 """Runs a batch in this process; reading, computing and writing overlap.
 
-One thread reads the next picture, the caller's computes, one thread writes the last one.
+One thread reads the next image, the caller's computes, one thread writes the last one.
 Whatever goes wrong with a file is that file's affair. Not for: clusters (cluster.py).
 """
 
@@ -73,7 +73,7 @@ def _plan(items: Sequence[Item], action: Action) -> Steps[Report]:
 def _run(items: Sequence[Item], action: Action, *, overlap: bool) -> Steps[Report]:
     """Work all units off, in order; with ``overlap`` two threads read ahead and write behind.
 
-    To decode and encode a large picture takes memory of its own, which no plan counts: nothing
+    To decode and encode a large image takes memory of its own, which no plan counts: nothing
     else is done until it is written, and only then the next is read.
     """
     tally, writer = Tally(len(items)), Writer(action)

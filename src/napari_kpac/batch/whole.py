@@ -14,7 +14,7 @@ from typing import Any
 from napari_kpac.batch.attention import AttentionFiles
 from napari_kpac.batch.blur_maps import BlurMapFiles
 from napari_kpac.batch.deblurring import DeblurFiles
-from napari_kpac.batch.inputs import Found, Item, find_pictures, plan_items
+from napari_kpac.batch.inputs import Found, Item, find_images, plan_items
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Report
 from napari_kpac.batch.running import run_steps
@@ -29,7 +29,7 @@ from napari_kpac.images import WRITABLE
 
 Name = str | os.PathLike[str]
 OVERLAPPING = 5
-"""Small pictures in memory: one read ahead, one worked on and its result, one being written, and
+"""Small images in memory: one read ahead, one worked on and its result, one being written, and
 what decoding takes."""
 
 
@@ -51,9 +51,9 @@ def deblur_files(
     ----------
     inputs
         Files, folders (searched to the bottom), or patterns. Empty together with ``left`` and
-        ``right``: the mean of the views stands for the picture.
+        ``right``: the mean of the views stands for the image.
     output
-        A file for one picture, else a folder.
+        A file for one image, else a folder.
     options, modulation
         As for :func:`napari_kpac.deblur_steps`.
     batch
@@ -63,7 +63,7 @@ def deblur_files(
     recipe
         Replay this one: it gives options and modulation unless those are given too.
     defocus_map
-        With method ``ebdb`` and one picture: where to write the blur that was found.
+        With method ``ebdb`` and one image: where to write the blur that was found.
     """
     batch = batch or BatchOptions()
     if recipe is not None:
@@ -76,7 +76,7 @@ def deblur_files(
     items = _items(inputs, Path(output), left, right, suffixes=WRITABLE, suffix=batch.to,
                    fallback=".tif")  # fmt: skip
     if defocus_map is not None and (options.method != "ebdb" or len(items) > 1):
-        raise FileError("--defocus-map goes with --method ebdb and one picture")
+        raise FileError("--defocus-map goes with --method ebdb and one image")
     action = DeblurFiles.prepare(
         options,
         modulation,
@@ -156,13 +156,13 @@ def _items(
 ) -> list[Item]:
     if (left is None) != (right is None):
         raise FileError("--left and --right go together")
-    pictures = find_pictures(inputs, output)
+    images = find_images(inputs, output)
     views: tuple[list[Found], list[Found]] | None = None
     if left is not None and right is not None:
-        views = (find_pictures([left], output), find_pictures([right], output))
-    if not pictures and views is None:
-        raise FileError("there are no pictures to work on")
-    return plan_items(pictures, output, views=views, **naming)
+        views = (find_images([left], output), find_images([right], output))
+    if not images and views is None:
+        raise FileError("there are no images to work on")
+    return plan_items(images, output, views=views, **naming)
 
 
 def _held(batch: BatchOptions) -> int:

@@ -41,7 +41,7 @@ def register(commands: Commands) -> None:
     files.add_argument(
         "--format",
         choices=get_args(MapKind),
-        help="8- or 16-bit PNG, float32 TIFF, NumPy array, or colours over the picture "
+        help="8- or 16-bit PNG, float32 TIFF, NumPy array, or colours over the image "
         "(default: by the name of the output)",
     )
     files.add_argument("--opacity", type=float, default=0.5, help="of the colours in an overlay")
@@ -103,7 +103,7 @@ def _options(given: argparse.Namespace) -> DetectionOptions:
     if (given.truth is None) != (given.polarity is None):
         given.mistake("--truth and --polarity go together: say what the mask marks")
     if given.truth and len(given.inputs) > 1:
-        given.mistake("--truth goes with one picture")
+        given.mistake("--truth goes with one image")
     chosen = given_options(given, DetectionOptions)
     if "threshold" in chosen:
         chosen.setdefault("threshold_rule", "fixed")

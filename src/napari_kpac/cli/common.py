@@ -176,7 +176,7 @@ def add_files(command: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="*",
         metavar="INPUT",
-        help="pictures, stacks, folders of them, or patterns like 'photos/*.tif'",
+        help="images, stacks, folders of them, or patterns like 'photos/*.tif'",
     )
     command.add_argument(
         "-o", "--output", type=Path, required=True, metavar="OUT", help="a file, or a folder"
@@ -196,7 +196,7 @@ def batch_options(given: argparse.Namespace) -> BatchOptions:
     from napari_kpac.cli.common import given_options
 
     if not given.inputs and given.left is None and given.right is None:
-        given.mistake("name pictures to work on, or --left and --right")
+        given.mistake("name images to work on, or --left and --right")
     try:
         return BatchOptions(**given_options(given, BatchOptions))
     except ConfigError as error:

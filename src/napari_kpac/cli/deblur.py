@@ -27,7 +27,7 @@ def register(commands: Commands) -> None:
         commands,
         "deblur",
         _deblur,
-        summary="deblur pictures",
+        summary="deblur images",
         example="napari-kpac deblur holiday.jpg -o sharp.png --gains 1,1,1,0.5,0",
     )
     add_files(deblur)

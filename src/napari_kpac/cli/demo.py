@@ -1,6 +1,6 @@
-"""``napari-kpac demo``: the main job on a picture that comes with the dependencies.
+"""``napari-kpac demo``: the main job on an image that comes with the dependencies.
 
-Not for: your own pictures (deblur).
+Not for: your own images (deblur).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def register(commands: Commands) -> None:
         commands,
         "demo",
         _demo,
-        summary="deblur an example picture, in napari or (without a display) into files",
+        summary="deblur an example image, in napari or (without a display) into files",
         example="napari-kpac demo --headless -o demo-output",
     )
     command.add_argument(
@@ -40,20 +40,20 @@ def _demo(given: argparse.Namespace) -> None:
 
     from napari_kpac.engine import blur_map, deblur
 
-    picture = data.coffee()
+    image = data.coffee()
     print("Deblurring scikit-image's 'coffee' ...", file=sys.stderr)
-    result = deblur(picture)
+    result = deblur(image)
     alpha = result.alpha_at_image()
-    blur = blur_map(picture)
+    blur = blur_map(image)
     from napari_kpac.images import write_image, write_map
 
     if not given.headless and has_display():
         from napari_kpac.widgets.demo import show
 
-        show(picture, result.image, alpha, blur)
+        show(image, result.image, alpha, blur)
         return
     written = [
-        write_image(given.output / "input.png", picture),
+        write_image(given.output / "input.png", image),
         write_image(given.output / "deblurred.png", result.image),
         write_map(given.output / "blur-map.png", blur),
     ]
@@ -64,7 +64,7 @@ def _demo(given: argparse.Namespace) -> None:
     if given.json:
         print_json([str(path) for path in written])
     else:
-        print(f"Wrote {len(written)} pictures into {given.output.resolve()}:")
+        print(f"Wrote {len(written)} images into {given.output.resolve()}:")
         for path in written:
             print(f"  {path.name}")
 

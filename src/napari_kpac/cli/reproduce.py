@@ -95,7 +95,7 @@ def _inverse_kernels(given: argparse.Namespace) -> None:
     numbers: dict[str, Any] = {"epsilon": given.epsilon}
     written = []
     for figure in tqdm(inverse_kernel_figures(given.epsilon), total=5, disable=None, unit="figure"):
-        written.append(write_image(given.output / f"{figure.name}.png", figure.picture))
+        written.append(write_image(given.output / f"{figure.name}.png", figure.image))
         numbers[figure.name] = figure.numbers
     written.append(write_record(given.output / "numbers.json", numbers))
     if given.json:
@@ -118,11 +118,11 @@ def _print_inverse_kernels(numbers: dict[str, Any]) -> None:
 
     print("\nUpsampled against dilated inverse kernels, PSNR in dB (paper: over 40 between them)")
     print_table(
-        ("kernel", "picture", "scale", "blurred", "upsampled", "dilated", "between them"),
+        ("kernel", "image", "scale", "blurred", "upsampled", "dilated", "between them"),
         [
             (
                 row["kernel"],
-                row["picture"],
+                row["image"],
                 row["scale"],
                 *(
                     f"{row[f'psnr_{name}']:.2f}"
@@ -140,7 +140,7 @@ def _print_inverse_kernels(numbers: dict[str, Any]) -> None:
         *(
             (
                 " ".join(f"{scale:g}" for scale in row["scales"]),
-                row["picture"],
+                row["image"],
                 how,
                 row[how],
                 {"nnls": row["paper"][how]},
@@ -150,11 +150,11 @@ def _print_inverse_kernels(numbers: dict[str, Any]) -> None:
         ),
     ]
     print_table(
-        ("scales", "picture", "kernels", "equal", "paper", "fitted", "paper", "left out"),
+        ("scales", "image", "kernels", "equal", "paper", "fitted", "paper", "left out"),
         [
             (
                 scales,
-                picture,
+                image,
                 how,
                 _percent(ours["equal"]),
                 _percent(printed.get("equal")),
@@ -162,7 +162,7 @@ def _print_inverse_kernels(numbers: dict[str, Any]) -> None:
                 _percent(printed.get("nnls")),
                 _percent(ours["left_out"]),
             )
-            for scales, picture, how, ours, printed in blends
+            for scales, image, how, ours, printed in blends
         ],
     )
     worst = numbers["gaussian_upsampling"][0]["largest_difference_share_of_peak"]

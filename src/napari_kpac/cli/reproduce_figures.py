@@ -31,21 +31,21 @@ def register(targets: Commands) -> None:
         "--repeats", type=int, default=3, help="the best time counts (default: %(default)s)"
     )
     for name, what in (
-        ("attention", "a picture and every alpha of every block"),
+        ("attention", "an image and every alpha of every block"),
         ("modulation", "the result with each dilation alone"),
     ):
         figure = add_command(
             targets,
             name,
             _attention if name == "attention" else _modulation,
-            summary=f"make the paper's figure of {what}, for any picture",
+            summary=f"make the paper's figure of {what}, for any image",
             example=f"napari-kpac reproduce {name} photo.jpg -o figures",
         )
         figure.add_argument(
-            "picture",
+            "image",
             type=Path,
             nargs="?",
-            metavar="PICTURE",
+            metavar="IMAGE",
             help="default: scikit-image's 'coffee'",
         )
         _add_network(figure)
@@ -81,15 +81,15 @@ def _cost(given: argparse.Namespace) -> None:
 def _attention(given: argparse.Namespace) -> None:
     from napari_kpac.reproduction.figures import attention_figure
 
-    name, picture = _picture(given.picture)
-    _write(given, f"{name}-attention", attention_figure(picture, given.model, given.device))
+    name, image = _image(given.image)
+    _write(given, f"{name}-attention", attention_figure(image, given.model, given.device))
 
 
 def _modulation(given: argparse.Namespace) -> None:
     from napari_kpac.reproduction.figures import modulation_figure
 
-    name, picture = _picture(given.picture)
-    _write(given, f"{name}-modulation", modulation_figure(picture, given.model, given.device))
+    name, image = _image(given.image)
+    _write(given, f"{name}-modulation", modulation_figure(image, given.model, given.device))
 
 
 def _limits(given: argparse.Namespace) -> None:
@@ -98,7 +98,7 @@ def _limits(given: argparse.Namespace) -> None:
     _write(given, "limits", limits_figure(given.model, given.device))
 
 
-def _picture(path: Path | None) -> tuple[str, Any]:
+def _image(path: Path | None) -> tuple[str, Any]:
     from napari_kpac.images import read_image
 
     if path is not None:
@@ -112,7 +112,7 @@ def _write(given: argparse.Namespace, name: str, figure: NetworkFigure) -> None:
     from napari_kpac.core.files import write_record
     from napari_kpac.images import write_image
 
-    written = write_image(given.output / f"{name}.png", figure.picture)
+    written = write_image(given.output / f"{name}.png", figure.image)
     numbers = write_record(written.with_suffix(".json"), figure.numbers)
     if given.json:
         print_json({"numbers": figure.numbers, "files": [str(written), str(numbers)]})

@@ -1,4 +1,4 @@
-"""``napari-kpac synthesise``: pairs of defocused and sharp pictures from photographs.
+"""``napari-kpac synthesise``: pairs of defocused and sharp images from photographs.
 
 Not for: making them (datasets).
 """
@@ -22,11 +22,11 @@ def register(commands: Commands) -> None:
         commands,
         "synthesise",
         _synthesise,
-        summary="make pairs of defocused and sharp pictures from sharp photographs",
+        summary="make pairs of defocused and sharp images from sharp photographs",
         example="napari-kpac synthesise photos/ -o pairs --per-photo 2 --dual",
     )
     command.add_argument(
-        "photos", type=Path, nargs="+", metavar="PHOTOS", help="pictures, or folders of pictures"
+        "photos", type=Path, nargs="+", metavar="PHOTOS", help="images, or folders of images"
     )
     command.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the pairs"

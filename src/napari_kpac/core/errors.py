@@ -84,7 +84,7 @@ def for_people(error: BaseException) -> str:
     For terminals and windows, which show no traceback.
     """
     if isinstance(error, MemoryError):
-        return "out of memory; close other programs, or take a smaller picture"
+        return "out of memory; close other programs, or take a smaller image"
     if not isinstance(error, KpacError):
         return ": ".join(filter(None, (type(error).__name__, str(error))))
     text = str(error)

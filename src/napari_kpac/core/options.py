@@ -1,7 +1,7 @@
 """Options of the actions on images: one frozen record each.
 
 The window's controls, the terminal's flags and the recipe file are all views of these.
-Loads nothing heavy. Not for: what is decided per picture (engine).
+Loads nothing heavy. Not for: what is decided per image (engine).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class ImageOptions:
         _range,
     )
     rgb: bool | None = option(None, "whether the last axis is colour; by default as in napari")
-    channel_axis: int | None = option(None, "axis whose rgb_channels form one colour picture", int)
+    channel_axis: int | None = option(None, "axis whose rgb_channels form one colour image", int)
     rgb_channels: tuple[int, int, int] | None = option(
         None, "three channels to process as RGB, as R,G,B", _channels
     )
@@ -228,7 +228,7 @@ class BlurMapOptions(ImageOptions):
 
     upsampling: int | Literal["auto", "paper"] = option(
         "auto",
-        "enlarge the picture first: auto (4 up to 1 MP, less above), paper (4), 1, 2 or 4",
+        "enlarge the image first: auto (4 up to 1 MP, less above), paper (4), 1, 2 or 4",
         _upsampling,
     )
 

@@ -1,4 +1,4 @@
-"""Pairs of blurred and sharp pictures: DPDD, folders, made from photographs; masks of blur.
+"""Pairs of blurred and sharp images: DPDD, folders, made from photographs; masks of blur.
 
 Loads nothing heavy before it is used. Not for: the optics of blur (optics), or training with
 the pairs (training).
@@ -12,8 +12,8 @@ from napari_kpac.core.packages import lazily
 
 if TYPE_CHECKING:
     from napari_kpac.datasets.augmentation import augment as augment
-    from napari_kpac.datasets.cuhk import MaskedPicture as MaskedPicture
-    from napari_kpac.datasets.cuhk import MaskedPictures as MaskedPictures
+    from napari_kpac.datasets.cuhk import MaskedImage as MaskedImage
+    from napari_kpac.datasets.cuhk import MaskedImages as MaskedImages
     from napari_kpac.datasets.cuhk import open_cuhk as open_cuhk
     from napari_kpac.datasets.dpdd import open_dpdd as open_dpdd
     from napari_kpac.datasets.folders import open_folders as open_folders
@@ -33,8 +33,8 @@ _HOMES = {
     "Augmentation": "options",
     "DataOptions": "options",
     "FilePairs": "pairs",
-    "MaskedPicture": "cuhk",
-    "MaskedPictures": "cuhk",
+    "MaskedImage": "cuhk",
+    "MaskedImages": "cuhk",
     "Pair": "pairs",
     "Pairs": "pairs",
     "Synthesis": "synthesis",

@@ -20,12 +20,12 @@ def augment(pair: Pair, options: Augmentation, rng: np.random.Generator) -> Pair
     """Return a random square piece of a pair; what belongs together stays together.
 
     A mirrored scene swaps its dual-pixel views, and views are never turned by 90 degrees, since
-    their disparity is horizontal. The radius map is scaled with the pictures.
+    their disparity is horizontal. The radius map is scaled with the images.
 
     Parameters
     ----------
     pair
-        Pictures of at least ``options.crop`` pixels a side; they are not changed.
+        Images of at least ``options.crop`` pixels a side; they are not changed.
     options
         What is done.
     rng

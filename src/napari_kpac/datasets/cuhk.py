@@ -1,4 +1,4 @@
-"""Pictures with masks of their blur, in the folders of CUHK's blur detection dataset.
+"""Images with masks of their blur, in the folders of CUHK's blur detection dataset.
 
 What a mask's white means must be said. Not for: scoring against the masks (detection).
 """
@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.core.errors import FileError, KpacError
-from napari_kpac.datasets.matching import Faults, find_pictures, match_stems, same_size
+from napari_kpac.datasets.matching import Faults, find_images, match_stems, same_size
 from napari_kpac.datasets.options import BlurredAs, check_blurred_as
 from napari_kpac.datasets.pairs import Floats, read_rgb
-from napari_kpac.images import picture_size, read_mask
+from napari_kpac.images import image_size, read_mask
 from napari_kpac.optics.pixels import to_unit
 
 
-class MaskedPicture(NamedTuple):
-    """A picture and where it is blurred."""
+class MaskedImage(NamedTuple):
+    """An image and where it is blurred."""
 
     name: str
     image: Floats
@@ -31,8 +31,8 @@ class MaskedPicture(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MaskedPictures:
-    """Pictures and masks in files, read one at a time."""
+class MaskedImages:
+    """Images and masks in files, read one at a time."""
 
     files: tuple[tuple[Path, Path], ...]
     blurred: BlurredAs
@@ -43,16 +43,16 @@ class MaskedPictures:
         return len(self.files)
 
     def name(self, index: int) -> str:
-        """Return what picture ``index`` is called: its file, without the ending."""
+        """Return what image ``index`` is called: its file, without the ending."""
         return self.files[index][0].stem
 
-    def __getitem__(self, index: int) -> MaskedPicture:
-        picture, mask = self.files[index]
+    def __getitem__(self, index: int) -> MaskedImage:
+        file, mask = self.files[index]
         white = _white(mask)
-        image = read_rgb(picture)
+        image = read_rgb(file)
         if image.shape[:2] != white.shape:
-            raise FileError(f"{mask}: is not as large as its picture; open the dataset again")
-        return MaskedPicture(picture.stem, image, white if self.blurred == "white" else ~white)
+            raise FileError(f"{mask}: is not as large as its image; open the dataset again")
+        return MaskedImage(file.stem, image, white if self.blurred == "white" else ~white)
 
 
 def open_cuhk(
@@ -63,8 +63,8 @@ def open_cuhk(
     masks: str | Path = "gt",
     prefix: str = "",
     skip_bad: bool = False,
-) -> MaskedPictures:
-    """Open pictures and masks of equal names in two folders.
+) -> MaskedImages:
+    """Open images and masks of equal names in two folders.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ def open_cuhk(
     images, masks
         The two folders, below the root or anywhere.
     prefix
-        Take only pictures and masks whose names begin so, for example ``out_of_focus``.
+        Take only images and masks whose names begin so, for example ``out_of_focus``.
     skip_bad
-        Go on without pictures that cannot be used; they are in ``skipped``.
+        Go on without images that cannot be used; they are in ``skipped``.
 
     Raises
     ------
@@ -85,18 +85,18 @@ def open_cuhk(
         If a folder is missing or files cannot be used; all of them are named.
     """
     check_blurred_as(blurred)
-    pictures, truths = (
-        [path for path in find_pictures(folder) if path.name.startswith(prefix)]
+    blurry, truths = (
+        [path for path in find_images(folder) if path.name.startswith(prefix)]
         for folder in (root / images, root / masks)
     )
-    if not pictures:
+    if not blurry:
         raise FileError(f"no name in {root / images} begins with {prefix!r}")
     faults = Faults()
-    matched = match_stems(pictures, truths, faults, root / masks)
+    matched = match_stems(blurry, truths, faults, root / masks)
     files = tuple(
-        both for both in matched.items() if same_size(dict.fromkeys(both, picture_size), faults)
+        both for both in matched.items() if same_size(dict.fromkeys(both, image_size), faults)
     )
-    return MaskedPictures(files, blurred, faults.settle(skip_bad, left=len(files)))
+    return MaskedImages(files, blurred, faults.settle(skip_bad, left=len(files)))
 
 
 def _white(path: Path) -> npt.NDArray[np.bool_]:

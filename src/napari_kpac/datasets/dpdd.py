@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.datasets.matching import Faults, find_pictures, match, match_stems
+from napari_kpac.datasets.matching import Faults, find_images, match, match_stems
 from napari_kpac.datasets.options import SPLITS
 from napari_kpac.datasets.pairs import FilePairs, PairFiles
-from napari_kpac.images import list_pictures
+from napari_kpac.images import list_images
 from napari_kpac.optics.pixels import SMALLEST
 
 
@@ -38,11 +38,11 @@ def open_dpdd(
     dual
         Read the dual-pixel views of ``_l`` and ``_r`` as well; the targets are those of ``_c``.
     bits
-        8 rounds 16-bit pictures to 8 bits, as the paper did; 16 takes them as they are.
+        8 rounds 16-bit images to 8 bits, as the paper did; 16 takes them as they are.
     skip_bad
         Go on without pairs that cannot be used; they are in ``skipped``.
     smallest
-        Side in pixels that every picture must have at least.
+        Side in pixels that every image must have at least.
 
     Raises
     ------
@@ -59,15 +59,15 @@ def open_dpdd(
             + (f"the splits {', '.join(there)}" if there else "no split of DPDD")
         )
     faults = Faults()
-    sources = find_pictures(centre / "source")
-    sharp = match(sources, find_pictures(centre / "target"), faults)
+    sources = find_images(centre / "source")
+    sharp = match(sources, find_images(centre / "target"), faults)
     views = [
-        match(sources, find_pictures(root / f"{split}_{side}" / "source"), faults)
+        match(sources, find_images(root / f"{split}_{side}" / "source"), faults)
         for side in ("lr" if dual else "")
     ]
     radius = {}
     if (maps := centre / "radius").is_dir():
-        radius = match_stems(sources, list_pictures(maps), faults, maps)
+        radius = match_stems(sources, list_images(maps), faults, maps)
     files = [
         PairFiles(
             path,

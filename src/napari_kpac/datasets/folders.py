@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.datasets.cuhk import MaskedPictures, open_cuhk
+from napari_kpac.datasets.cuhk import MaskedImages, open_cuhk
 from napari_kpac.datasets.dpdd import open_dpdd
-from napari_kpac.datasets.matching import Faults, find_pictures, match
+from napari_kpac.datasets.matching import Faults, find_images, match
 from napari_kpac.datasets.options import DataOptions, check_blurred_as
 from napari_kpac.datasets.pairs import FilePairs, PairFiles, Pairs
 from napari_kpac.datasets.photographs import choose_split
@@ -35,19 +35,19 @@ def open_folders(
     Parameters
     ----------
     blurred
-        Folder of the blurred pictures; without ``sharp``, the folder that holds both folders,
+        Folder of the blurred images; without ``sharp``, the folder that holds both folders,
         called ``source`` and ``target``, ``blurred`` or ``blur`` and ``sharp``, or ``input``
         and ``target``.
     sharp
-        Folder of the sharp pictures.
+        Folder of the sharp images.
     bits
-        8 rounds deeper pictures to 8 bits; 16 takes them as they are.
+        8 rounds deeper images to 8 bits; 16 takes them as they are.
     skip_bad
         Go on without pairs that cannot be used; they are in ``skipped``.
     smallest
-        Side in pixels that every picture must have at least.
+        Side in pixels that every image must have at least.
     split
-        Open only the pairs whose blurred pictures are of this split, by a ``MANIFEST.csv`` in
+        Open only the pairs whose blurred images are of this split, by a ``MANIFEST.csv`` in
         the folder ``blurred``; without one, all pairs. None: all pairs.
 
     Raises
@@ -61,8 +61,8 @@ def open_folders(
     if sharp is None:
         blurred, sharp = _inside(blurred)
     faults = Faults()
-    pictures = find_pictures(blurred)
-    matched = match(pictures, find_pictures(sharp), faults)
+    images = find_images(blurred)
+    matched = match(images, find_images(sharp), faults)
     chosen = matched if split is None else choose_split(matched, root, split)
     files = [PairFiles(path, matched[path]) for path in chosen]
     return FilePairs(files, faults, bits=bits, skip_bad=skip_bad, smallest=smallest)
@@ -96,8 +96,8 @@ def open_pairs(options: DataOptions, *, by_manifest: bool = False) -> Pairs:
     return _OPENERS[options.kind](options)
 
 
-def open_masked(options: DataOptions) -> MaskedPictures:
-    """Open a dataset of pictures and masks of their blur."""
+def open_masked(options: DataOptions) -> MaskedImages:
+    """Open a dataset of images and masks of their blur."""
     if options.kind != "cuhk":
         raise ConfigError(f"a {options.kind} dataset has no masks; choose cuhk")
     return open_cuhk(

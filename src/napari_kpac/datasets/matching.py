@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from napari_kpac.core.errors import FileError, KpacError
-from napari_kpac.images import list_pictures
+from napari_kpac.images import list_images
 from napari_kpac.optics.pixels import SMALLEST
 
 MOST_NAMED = 10
@@ -61,20 +61,20 @@ def _text(size: tuple[int, int]) -> str:
     return f"{size[1]}x{size[0]}"
 
 
-def find_pictures(folder: Path) -> list[Path]:
-    """Return the pictures of a folder, of which there must be some, each with its own stem."""
-    pictures = list_pictures(folder)
-    if not pictures:
-        raise FileError(f"there are no pictures in {folder}")
+def find_images(folder: Path) -> list[Path]:
+    """Return the images of a folder, of which there must be some, each with its own stem."""
+    images = list_images(folder)
+    if not images:
+        raise FileError(f"there are no images in {folder}")
     seen: dict[str, Path] = {}
-    for path in pictures:
+    for path in images:
         if path.stem in seen:
             raise FileError(
                 f"{seen[path.stem]} and {path.name} differ only in their endings;"
                 " keep one of them in the folder"
             )
         seen[path.stem] = path
-    return pictures
+    return images
 
 
 def match_stems(
@@ -99,7 +99,7 @@ def match_stems(
         else:
             faults.add(path, f"has no counterpart in {folder}")
     for path in there.values():
-        faults.add(path, "belongs to no picture")
+        faults.add(path, "belongs to no image")
     return matched
 
 
@@ -117,7 +117,7 @@ def match(first: Sequence[Path], second: Sequence[Path], faults: Faults) -> dict
         return match_stems(first, second, faults, folders[1])
     if len(first) != len(second):
         raise FileError(
-            f"{folders[0]} holds {len(first)} pictures and {folders[1]} {len(second)}, and their"
+            f"{folders[0]} holds {len(first)} images and {folders[1]} {len(second)}, and their"
             " names do not tell which belong together; make the counts equal"
         )
     return dict(zip(first, second, strict=True))

@@ -42,7 +42,7 @@ class SynthesisOptions:
         2.0, "stops that small blown-out spots are brighter than white at most", float
     )
     dual: bool = option(False, "write left and right dual-pixel views as well")
-    bits: int = option(8, "8 or 16, of the pictures", int)
+    bits: int = option(8, "8 or 16, of the images", int)
     seed: int = option(0, "the same seed makes the same pairs", int)
     skip_bad: bool = option(False, "go on without photographs that cannot be used")
 
@@ -59,7 +59,7 @@ class SynthesisOptions:
                 " nor be more than 1 together"
             )
         if self.size is not None and self.size < 16:
-            raise ConfigError(f"pictures need at least 16 pixels, not {self.size}")
+            raise ConfigError(f"images need at least 16 pixels, not {self.size}")
         if not 0 <= self.largest <= 100:
             raise ConfigError(f"the largest radius is 0 to 100 pixels, not {self.largest}")
         if self.scene not in (*KINDS, "random"):
@@ -73,7 +73,7 @@ class SynthesisOptions:
             if not 0 <= getattr(self, name) <= most:
                 raise ConfigError(f"{name} lies in 0..{most}, not at {getattr(self, name)}")
         if self.bits not in (8, 16):
-            raise ConfigError(f"pictures have 8 or 16 bits, not {self.bits}")
+            raise ConfigError(f"images have 8 or 16 bits, not {self.bits}")
         if self.seed < 0:
             raise ConfigError(f"a seed is 0 or more, not {self.seed}")
 
@@ -89,14 +89,14 @@ class Augmentation:
     """What is done at random to each pair in training."""
 
     crop: int = option(256, "side of the square crops in pixels", int)
-    flips: bool = option(True, "mirror and upend pictures")
+    flips: bool = option(True, "mirror and upend images")
     rotations: bool = option(
-        True, "turn pictures by multiples of 90 degrees; dual-pixel views by 180 only"
+        True, "turn images by multiples of 90 degrees; dual-pixel views by 180 only"
     )
     scale: tuple[float, float] = option(
-        (1.0, 1.0), "pictures are scaled by a factor from LOW to HIGH, as LOW,HIGH", parse_numbers
+        (1.0, 1.0), "images are scaled by a factor from LOW to HIGH, as LOW,HIGH", parse_numbers
     )
-    noise: float = option(0.03, "noise on the blurred picture: sigma at most, white being 1", float)
+    noise: float = option(0.03, "noise on the blurred image: sigma at most, white being 1", float)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", tuple(self.scale))
@@ -126,19 +126,19 @@ class DataOptions:
     kind: DataKind = option(
         "synthetic",
         "synthetic (made on the fly from a folder of sharp photographs), dpdd (DPDD, or what "
-        "synthesise wrote), pairs (two folders) or cuhk (pictures and masks of their blur)",
+        "synthesise wrote), pairs (two folders) or cuhk (images and masks of their blur)",
     )
-    root: str = option("", "folder of the dataset; of pairs, perhaps of the blurred pictures")
-    sharp: str | None = option(None, "pairs: folder of the sharp pictures, if not below the root")
+    root: str = option("", "folder of the dataset; of pairs, perhaps of the blurred images")
+    sharp: str | None = option(None, "pairs: folder of the sharp images, if not below the root")
     split: str = option("train", "train, val or test, where the dataset has such parts")
     dual: bool = option(False, "read dual-pixel views too")
-    bits: int = option(8, "8 rounds deeper pictures to 8 bits, as the paper did; or 16", int)
+    bits: int = option(8, "8 rounds deeper images to 8 bits, as the paper did; or 16", int)
     blurred: BlurredAs | None = option(
         None, "cuhk: what the masks show blurred pixels as, white or black", check_blurred_as
     )
-    prefix: str = option("", "cuhk: how the names of the wanted pictures begin")
+    prefix: str = option("", "cuhk: how the names of the wanted images begin")
     skip_bad: bool = option(False, "go on without files that cannot be used")
-    smallest: int = option(2, "side in pixels that pictures of pairs have at least", int)
+    smallest: int = option(2, "side in pixels that images of pairs have at least", int)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", str(self.root))
@@ -152,7 +152,7 @@ class DataOptions:
         if self.split not in SPLITS:
             raise ConfigError(f"split={self.split!r}: must be one of {', '.join(SPLITS)}")
         if self.bits not in (8, 16):
-            raise ConfigError(f"pictures are read with 8 or 16 bits, not {self.bits}")
+            raise ConfigError(f"images are read with 8 or 16 bits, not {self.bits}")
         if self.kind == "cuhk":
             check_blurred_as(self.blurred)
         for name, kinds_with in _ONLY.items():

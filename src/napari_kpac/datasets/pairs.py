@@ -19,7 +19,7 @@ import tifffile
 from napari_kpac.core.errors import ConfigError, FileError, ImageError, KpacError
 from napari_kpac.core.files import replacing
 from napari_kpac.datasets.matching import Faults, same_size
-from napari_kpac.images import description_of, picture_size, read_image
+from napari_kpac.images import description_of, image_size, read_image
 from napari_kpac.optics.pixels import SMALLEST, from_unit, to_unit
 
 Floats = npt.NDArray[np.float32]
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Pair:
-    """One scene: pictures of the same size, (H, W, 3) float32 in 0..1."""
+    """One scene: images of the same size, (H, W, 3) float32 in 0..1."""
 
     name: str
     blurred: Floats
@@ -49,16 +49,16 @@ class Pairs(Protocol):
         """Return the number of pairs."""
 
     def name(self, index: int) -> str:
-        """Return what pair ``index`` is called, without reading its pictures."""
+        """Return what pair ``index`` is called, without reading its images."""
 
     def __getitem__(self, index: int) -> Pair:
         """Read pair ``index``."""
 
 
 def read_rgb(path: Path, bits: int = 16) -> Floats:
-    """Read a picture as (H, W, 3) in 0..1; grey becomes RGB, and alpha is left out.
+    """Read an image as (H, W, 3) in 0..1; grey becomes RGB, and alpha is left out.
 
-    With 8 bits, the values are rounded to the 256 levels of an 8-bit picture.
+    With 8 bits, the values are rounded to the 256 levels of an 8-bit image.
     """
     pixels = read_image(path)
     if pixels.ndim == 3 and pixels.shape[2] in (2, 4):
@@ -113,7 +113,7 @@ def radius_size(path: Path) -> tuple[int, int]:
     """Return height and width of a radius map, from its header alone."""
     _scale(path)
     try:
-        return picture_size(path)
+        return image_size(path)
     except FileError as error:
         raise _no_map(path, error) from error
 
@@ -144,8 +144,8 @@ class PairFiles:
 
     def sound(self, faults: Faults, smallest: int = SMALLEST) -> bool:
         """Return True if all files can be read and have one size; note those that do not."""
-        pictures = (self.blurred, self.sharp, *(self.views or ()))
-        measures = dict.fromkeys(pictures, picture_size)
+        images = (self.blurred, self.sharp, *(self.views or ()))
+        measures = dict.fromkeys(images, image_size)
         if self.radius is not None:
             measures[self.radius] = radius_size
         return same_size(measures, faults, smallest)
@@ -186,7 +186,7 @@ class FilePairs:
         smallest: int = SMALLEST,
     ) -> None:
         if bits not in (8, 16):
-            raise ConfigError(f"pictures are read with 8 or 16 bits, not {bits}")
+            raise ConfigError(f"images are read with 8 or 16 bits, not {bits}")
         self.dual = dual
         self.bits = bits
         self._files = [pair for pair in files if pair.sound(faults, smallest)]

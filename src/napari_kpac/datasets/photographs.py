@@ -25,19 +25,19 @@ from napari_kpac.core.errors import ConfigError, FileError, KpacError
 from napari_kpac.core.files import read_text
 from napari_kpac.datasets.matching import Faults
 from napari_kpac.datasets.pairs import Floats, Pair, read_rgb
-from napari_kpac.images import list_pictures, picture_size
+from napari_kpac.images import image_size, list_images
 from napari_kpac.optics import radius_map, random_lens
 from napari_kpac.optics.batch import Noise, defocus_batch
 from napari_kpac.optics.light import ToneCurve
 from napari_kpac.optics.pixels import from_unit, to_unit
 
 MANIFEST = "MANIFEST.csv"
-"""File of a folder that says in its columns ``file`` and ``split`` what each picture is for."""
+"""File of a folder that says in its columns ``file`` and ``split`` what each image is for."""
 MOST_BYTES = 100_000_000
 
 
 def find_photos(paths: Iterable[Path]) -> list[Path]:
-    """List photographs: files as they are given, of folders all pictures by name.
+    """List photographs: files as they are given, of folders all images by name.
 
     Raises
     ------
@@ -50,14 +50,14 @@ def find_photos(paths: Iterable[Path]) -> list[Path]:
     photos: list[Path] = []
     for path in paths:
         if path.is_dir():
-            photos += list_pictures(path)
+            photos += list_images(path)
         elif path.exists():
             photos.append(path)
         else:
             raise FileError(f"there is no photograph or folder {path}")
     if not photos:
         places = ", ".join(map(str, paths)) or "nothing"
-        raise ConfigError(f"no photographs in {places}; give pictures or folders with pictures")
+        raise ConfigError(f"no photographs in {places}; give images or folders with images")
     return photos
 
 
@@ -90,10 +90,10 @@ def photos_of_split(root: Path, split: str) -> list[Path]:
     return choose_split(find_photos([root]), root, split)
 
 
-def choose_split(pictures: Iterable[Path], root: Path, split: str) -> list[Path]:
-    """Return the pictures that a folder's manifest puts into a split; without one, all of them.
+def choose_split(images: Iterable[Path], root: Path, split: str) -> list[Path]:
+    """Return the images that a folder's manifest puts into a split; without one, all of them.
 
-    The manifest may name a picture with another ending.
+    The manifest may name an image with another ending.
 
     Raises
     ------
@@ -102,16 +102,12 @@ def choose_split(pictures: Iterable[Path], root: Path, split: str) -> list[Path]
     """
     splits = split_of(root)
     if splits is None:
-        return list(pictures)
+        return list(images)
     stems = {Path(name).stem: each for name, each in splits.items()}
-    chosen = [
-        picture
-        for picture in pictures
-        if splits.get(picture.name, stems.get(picture.stem)) == split
-    ]
+    chosen = [image for image in images if splits.get(image.name, stems.get(image.stem)) == split]
     if not chosen:
         known = ", ".join(sorted(set(splits.values()))) or "none"
-        raise ConfigError(f"{root} has no pictures of split {split!r}; its splits: {known}")
+        raise ConfigError(f"{root} has no images of split {split!r}; its splits: {known}")
     return chosen
 
 
@@ -146,7 +142,7 @@ class Blurring:
     read: float = 2e-3
     highlights: float = 2.0
     noise: float = 0.03
-    """Largest sigma of the noise of the blurred picture; small ones are more frequent."""
+    """Largest sigma of the noise of the blurred image; small ones are more frequent."""
     noisy: float = 0.5
     """Share of the crops with such noise."""
     tones: float = 0.6
@@ -156,7 +152,7 @@ class Blurring:
     grey: float = 0.125
     """Share without colour; half of those are dark with bright structures."""
     jpeg: float = 1 / 3
-    """Share whose blurred picture was compressed as JPEG."""
+    """Share whose blurred image was compressed as JPEG."""
     dual: bool = False
 
 
@@ -283,7 +279,7 @@ class Photographs:
 
 @dataclass(frozen=True)
 class _Sensor:
-    """What a camera adds to a picture on its way into a file."""
+    """What a camera adds to an image on its way into a file."""
 
     sigma: float
     """Of the noise, white being 1."""
@@ -341,9 +337,9 @@ def _grey(sharp: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
 
 
 def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
-    """Tell how sharp the strongest edges of an RGB picture are: 0 not at all, towards 1 very.
+    """Tell how sharp the strongest edges of an RGB image are: 0 not at all, towards 1 very.
 
-    The share of its gradient that the picture loses to a little blur (1 2 1 both ways), over
+    The share of its gradient that the image loses to a little blur (1 2 1 both ways), over
     the tenth of the pixels with the strongest gradients. What is out of focus loses little;
     what has no edges counts as not sharp.
     """
@@ -363,7 +359,7 @@ def _margin(radius: float) -> int:
 
 def _large_enough(photo: Path, needed: int, faults: Faults) -> bool:
     try:
-        size = picture_size(photo)
+        size = image_size(photo)
     except KpacError as error:
         faults.add(photo, str(error))
         return False

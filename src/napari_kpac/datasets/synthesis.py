@@ -1,4 +1,4 @@
-"""Pairs of defocused and sharp pictures from sharp photographs, in the folders of DPDD.
+"""Pairs of defocused and sharp images from sharp photographs, in the folders of DPDD.
 
 Not for: how blur looks (optics), or terminals (cli).
 """
@@ -53,10 +53,8 @@ class _Pair:
     def files(self, output: Path, *, dual: bool) -> list[Path]:
         """Every file of the pair."""
         views = "clr" if dual else "c"
-        pictures = [
-            self.file(output, view, what) for view in views for what in ("source", "target")
-        ]
-        return [*pictures, self.file(output, "c", "radius")]
+        images = [self.file(output, view, what) for view in views for what in ("source", "target")]
+        return [*images, self.file(output, "c", "radius")]
 
 
 def synthesise(
@@ -66,12 +64,12 @@ def synthesise(
 
     Writes ``{train,val,test}_c/{source,target}`` as PNG and ``{train,val,test}_c/radius`` as
     TIFF, with the same name for what belongs together; with dual-pixel views also
-    ``{train,val,test}_{l,r}``, whose targets are the sharp picture too.
+    ``{train,val,test}_{l,r}``, whose targets are the sharp image too.
 
     Parameters
     ----------
     photos
-        Pictures, or folders whose pictures are taken.
+        Images, or folders whose images are taken.
     output
         Folder for the pairs.
     options
@@ -191,9 +189,9 @@ def _make(
     except KpacError as error:
         raise FileError(f"cannot use the photograph {pair.photo}: {error}") from error
     target = from_unit(sharp, dtype)
-    for view, picture in (("c", made.image), ("l", made.left), ("r", made.right)):
-        if picture is not None:
-            write_image(pair.file(output, view, "source"), picture)
+    for view, image in (("c", made.image), ("l", made.left), ("r", made.right)):
+        if image is not None:
+            write_image(pair.file(output, view, "source"), image)
             write_image(pair.file(output, view, "target"), target)
     # Written last: a pair with a radius map is whole.
     write_radius(pair.file(output, "c", "radius"), made.radius)

@@ -33,7 +33,7 @@ class Detection:
     histogram: Histogram
     options: DetectionOptions
     upsampling: int
-    """By how much the picture was enlarged first."""
+    """By how much the image was enlarged first."""
     model_name: str
     model_sha256: str
     """Both are empty where no network was asked."""

@@ -24,7 +24,7 @@ from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_ran
 from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
 from napari_kpac.optics.ebdb import defocus_map
 
-Picture = npt.NDArray[np.float32]
+ImageArray = npt.NDArray[np.float32]
 """(H, W, channels), 1 or 3 channels; black is 0 and white 1."""
 
 
@@ -45,7 +45,7 @@ class Planes:
 
     @property
     def leading(self) -> tuple[int, ...]:
-        """Leading axes of maps of these pictures, one map each."""
+        """Leading axes of maps of these images, one map each."""
         if self.layout.rgb_channels is None:
             return self.layout.leading
         return (len(self),)
@@ -53,7 +53,7 @@ class Planes:
     def __len__(self) -> int:
         return sum(1 for _ in self.layout.planes())
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[ImageArray]:
         whole = Rect(0, self.layout.size[0], 0, self.layout.size[1])
         for plane in self.layout.planes():
             reader = PlaneReader(read_plane(self.array, plane), None, self.range, multiple=1)
@@ -67,7 +67,7 @@ LARGEST = 0.25
 """Variance of half black, half white: values in 0..1 cannot vary more."""
 
 
-def local_variance_blur(picture: Picture, window: int) -> npt.NDArray[np.float32]:
+def local_variance_blur(image: ImageArray, window: int) -> npt.NDArray[np.float32]:
     """Measure blur by the lack of local variance.
 
     The variance v of the pixels in a square window around each pixel, averaged over the
@@ -76,20 +76,20 @@ def local_variance_blur(picture: Picture, window: int) -> npt.NDArray[np.float32
     ``blur = 1 - log(1 + v / FLOOR) / log(1 + LARGEST / FLOOR)``
 
     so a constant area gives 1 and the strongest texture possible gives 0. The ends do not
-    depend on the picture: slices of a stack can be compared, and a crop gives what the
-    whole picture gives there.
+    depend on the image: slices of a stack can be compared, and a crop gives what the
+    whole image gives there.
 
     Parameters
     ----------
-    picture
+    image
         (H, W, channels); what lies outside 0..1 is cut off.
     window
-        Side of the window in pixels; the picture is reflected at its border.
+        Side of the window in pixels; the image is reflected at its border.
     """
-    values = np.clip(picture.astype(np.float64), 0, 1)
+    values = np.clip(image.astype(np.float64), 0, 1)
     variance = np.zeros(values.shape[:2])
     for channel in np.moveaxis(values, -1, 0):
-        # Around the mean of the picture, so that little is lost when squares are subtracted.
+        # Around the mean of the image, so that little is lost when squares are subtracted.
         centred = channel - channel.mean()
         variance += uniform_filter(centred**2, window) - uniform_filter(centred, window) ** 2
     variance = np.clip(variance / values.shape[-1], 0, LARGEST)
@@ -110,7 +110,7 @@ class Measured:
     """(maps, H, W), leading axes of a stack first: all alphas of block 1, or a single map."""
     options: DetectionOptions
     upsampling: int = 1
-    """By how much the picture was enlarged first."""
+    """By how much the image was enlarged first."""
     model_name: str = ""
     model_sha256: str = ""
     """Both are empty where no network was asked."""
@@ -181,8 +181,8 @@ def _attention(
     return Measured(found.alpha, options, found.upsampling, card.name, card.sha256)
 
 
-def _by_picture(measure: Callable[[Picture, DetectionOptions], Map]) -> Source:
-    """Make a source of a function from a picture to a map (H, W).
+def _by_image(measure: Callable[[ImageArray, DetectionOptions], Map]) -> Source:
+    """Make a source of a function from an image to a map (H, W).
 
     Of a dual-pixel pair without an image both views are measured and averaged.
     """
@@ -200,8 +200,8 @@ def _by_picture(measure: Callable[[Picture, DetectionOptions], Map]) -> Source:
         if len({planes.layout.shape for planes in stacks}) > 1:
             raise ImageError("the two views must have the same shape")
         found, total = [], len(stacks[0])
-        for done, pictures in enumerate(zip(*stacks, strict=True), start=1):
-            found.append(np.mean([measure(picture, options) for picture in pictures], axis=0))
+        for done, together in enumerate(zip(*stacks, strict=True), start=1):
+            found.append(np.mean([measure(plane, options) for plane in together], axis=0))
             yield Progress(done, total, "measure")
         maps = np.stack(found).astype(np.float32)
         return Measured(maps.reshape(*stacks[0].leading, 1, *maps.shape[1:]), options)
@@ -209,9 +209,9 @@ def _by_picture(measure: Callable[[Picture, DetectionOptions], Map]) -> Source:
     return steps
 
 
-def _edge_blur(picture: Picture) -> Map:
+def _edge_blur(image: ImageArray) -> Map:
     """Measure blur by the classical defocus map: its sigma as a share of the largest it knows."""
-    pixels = picture[..., 0] if picture.shape[-1] == 1 else picture
+    pixels = image[..., 0] if image.shape[-1] == 1 else image
     sigma = defocus_map(np.clip(pixels, 0, 1)).sigma
     values: Map = np.clip(np.asarray(sigma, np.float32) / LARGEST_SIGMA, 0, 1)
     return values
@@ -245,6 +245,6 @@ def _measuring(options: DetectionOptions) -> DetectionOptions:
 
 _FAMILIES: dict[str, Source] = {
     "alpha": _attention,
-    "variance": _by_picture(lambda picture, options: local_variance_blur(picture, options.window)),
-    "ebdb": _by_picture(lambda picture, _: _edge_blur(picture)),
+    "variance": _by_image(lambda image, options: local_variance_blur(image, options.window)),
+    "ebdb": _by_image(lambda image, _: _edge_blur(image)),
 }

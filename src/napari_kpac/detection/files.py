@@ -25,7 +25,7 @@ from napari_kpac.core.errors import ConfigError, FileError, ImageError
 from napari_kpac.core.files import replacing
 from napari_kpac.core.options import DetectionOptions, ImageOptions, MapKind
 from napari_kpac.core.units import PIXEL, SECONDS, short_unit
-from napari_kpac.detection.estimators import Picture, Planes, family
+from napari_kpac.detection.estimators import ImageArray, Planes, family
 from napari_kpac.images import TIFF, write_image
 from napari_kpac.images.tiff import check_whole
 
@@ -63,19 +63,17 @@ def coloured(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
 
 
 def overlaid(
-    picture: Picture, values: npt.NDArray[np.floating], opacity: float
+    image: ImageArray, values: npt.NDArray[np.floating], opacity: float
 ) -> npt.NDArray[np.uint8]:
-    """Lay the colours of a map (H, W) over a picture (H, W, channels): 8-bit RGB.
+    """Lay the colours of a map (H, W) over an image (H, W, channels): 8-bit RGB.
 
-    The picture is shown in grey, so that all colour comes from the map.
+    The image is shown in grey, so that all colour comes from the map.
     """
     if not 0 <= opacity <= 1:
         raise ConfigError(f"opacity={opacity!r}: must lie within 0..1")
-    if picture.shape[:2] != values.shape:
-        raise ImageError(
-            f"the picture is of {picture.shape[:2]} pixels and the map of {values.shape}"
-        )
-    below = np.clip(picture, 0, 1)
+    if image.shape[:2] != values.shape:
+        raise ImageError(f"the image is of {image.shape[:2]} pixels and the map of {values.shape}")
+    below = np.clip(image, 0, 1)
     grey = rgb2gray(below) if below.shape[-1] == 3 else below[..., 0]
     mixed = (1 - opacity) * grey[..., None] + opacity * coloured(values)
     pixels: npt.NDArray[np.uint8] = np.rint(mixed * 255).astype(np.uint8)
@@ -91,7 +89,7 @@ class Scale:
 
     @property
     def area(self) -> float:
-        """Area of a pixel of a picture."""
+        """Area of a pixel of an image."""
         return self.sizes[-2] * self.sizes[-1]
 
     @property
@@ -104,7 +102,7 @@ class Scale:
 def scale_of(scale: Sequence[float] | None, units: str | Sequence[Any] | None, axes: int) -> Scale:
     """Complete what was given for an array with that many axes.
 
-    Two sizes or units, or one unit, do for the picture's own axes; the leading axes then
+    Two sizes or units, or one unit, do for the image's own axes; the leading axes then
     have size 1. A unit may be a text or what napari's layers hold.
     """
     sizes = (1.0, 1.0) if scale is None else tuple(float(size) for size in scale)
@@ -134,7 +132,7 @@ Values = npt.NDArray[Any]
 """A map of floating-point numbers, or a mask of booleans."""
 _Write = Callable[[Path], Any]
 _MOST_LEADING = 3
-"""ImageJ's files have time, z and channels before the picture's axes."""
+"""ImageJ's files have time, z and channels before the image's axes."""
 
 
 def export(
@@ -206,14 +204,14 @@ def export(
     if kind == "npy":
         return _write_all(_numpy_files(path, values, pixel, description))
     if kind == "overlay":
-        pictures = _overlays(values, image, opacity, reading or ImageOptions())
+        images = _overlays(values, image, opacity, reading or ImageOptions())
     else:
         whole = np.iinfo(np.uint8 if kind == "png8" else np.uint16)
-        pictures = (_integers(values[index], whole) for index in np.ndindex(values.shape[:-2]))
+        images = (_integers(values[index], whole) for index in np.ndindex(values.shape[:-2]))
     names = slice_names(path, values.shape[:-2])
     return _write_all(
         (name, partial(write_image, image=pixels, description=description))
-        for name, pixels in zip(names, pictures, strict=True)
+        for name, pixels in zip(names, images, strict=True)
     )
 
 
@@ -293,8 +291,8 @@ def _overlays(
             f"the image (shape {planes.layout.shape}) and the map {values.shape} do not belong "
             "together"
         )
-    for picture, index in zip(planes, np.ndindex(values.shape[:-2]), strict=True):
-        yield overlaid(picture, values[index], opacity)
+    for plane, index in zip(planes, np.ndindex(values.shape[:-2]), strict=True):
+        yield overlaid(plane, values[index], opacity)
 
 
 def _numpy_files(
@@ -311,7 +309,7 @@ def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> N
     leading = values.ndim - 2
     if leading > _MOST_LEADING:
         raise FileError(
-            f"a TIFF file holds at most {_MOST_LEADING} axes before the picture's own, this map "
+            f"a TIFF file holds at most {_MOST_LEADING} axes before the image's own, this map "
             f"has {leading}; write one slice, or a .npy file"
         )
     rows, columns = pixel.units[-2:]

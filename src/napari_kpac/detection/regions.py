@@ -22,11 +22,11 @@ EIGHT_NEIGHBOURS = np.ones((3, 3), bool)
 
 @dataclass(frozen=True)
 class Region:
-    """Blur within one region of one picture."""
+    """Blur within one region of one image."""
 
     label: int
     slice: tuple[int, ...]
-    """Where the picture lies along the leading axes of a stack; empty for a single one."""
+    """Where the image lies along the leading axes of a stack; empty for a single one."""
     area_px: int
     area: float
     """In physical units; the same as ``area_px`` where there is no scale."""
@@ -65,7 +65,7 @@ def measure_regions(
     scale: Sequence[float] | None = None,
     units: str | Sequence[Any] | None = None,
 ) -> list[Region]:
-    """Measure every region of every picture.
+    """Measure every region of every image.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def measure_regions(
     mask
         What counts as blurred, of the same shape.
     labels
-        Whole numbers of the same shape, or (H, W) for all pictures of a stack alike; what is
+        Whole numbers of the same shape, or (H, W) for all images of a stack alike; what is
         0 or below belongs to no region. None: the connected parts of the mask.
     scale, units
         Size of a pixel along the axes, and in what unit, as in a napari layer.
@@ -115,7 +115,7 @@ def _measure(
     index: tuple[int, ...],
     pixel: Scale,
 ) -> list[Region]:
-    """Measure the regions of one picture."""
+    """Measure the regions of one image."""
     names, dense = np.unique(np.maximum(numbers, 0), return_inverse=True)
     # From 1 on without gaps, since labels may be huge; 0 stays what belongs to nothing.
     dense = dense.reshape(numbers.shape) + (0 if names[0] == 0 else 1)

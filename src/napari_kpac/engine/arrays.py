@@ -23,7 +23,7 @@ EVERY = slice(None)
 
 @dataclass(frozen=True)
 class Plane:
-    """One picture inside an array."""
+    """One image inside an array."""
 
     kind: Kind
     indices: tuple[tuple[int, ...], ...]
@@ -31,7 +31,7 @@ class Plane:
 
     @property
     def name(self) -> str:
-        """For messages: the index along the leading axes, empty for a single picture."""
+        """For messages: the index along the leading axes, empty for a single image."""
         return "+".join(",".join(map(str, index)) for index in self.indices)
 
 
@@ -48,17 +48,17 @@ class Layout:
 
     @property
     def leading(self) -> tuple[int, ...]:
-        """Sizes of the axes before the picture's own: time, z, channels."""
+        """Sizes of the axes before the image's own: time, z, channels."""
         return self.shape[: -2 if self.colour == "grey" else -3]
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of a picture."""
+        """Height and width of an image."""
         rows, columns = self.shape[-2:] if self.colour == "grey" else self.shape[-3:-1]
         return rows, columns
 
     def planes(self) -> Iterator[Plane]:
-        """Iterate over all pictures, in the order of the array."""
+        """Iterate over all images, in the order of the array."""
         if self.rgb_channels is None or self.channel_axis is None:
             for index in np.ndindex(self.leading):
                 yield Plane(self.colour, (index,))
@@ -110,7 +110,7 @@ def layout_of(
         Whether the last axis is colour. None: it is, if it has 3 or 4 entries and the array
         has at least three axes, as in napari.
     channel_axis, rgb_channels
-        Together: three channels of that axis are processed as one RGB picture; the others,
+        Together: three channels of that axis are processed as one RGB image; the others,
         like all leading axes, by themselves.
     """
     shape = tuple(int(n) for n in array.shape)
@@ -164,14 +164,14 @@ def output_for(layout: Layout, out: Any, image: Any) -> Any:
 
 
 def read_plane(array: Any, plane: Plane, rows: slice = EVERY, columns: slice = EVERY) -> Array:
-    """Load one picture, or a part, as (H, W, channels); alpha of RGBA is not among them."""
+    """Load one image, or a part, as (H, W, channels); alpha of RGBA is not among them."""
     if len(plane.indices) > 1:
         parts = [_numpy(array[(*index, rows, columns)]) for index in plane.indices]
         return np.stack(parts, axis=-1)
-    picture = _numpy(array[(*plane.indices[0], rows, columns)])
+    image = _numpy(array[(*plane.indices[0], rows, columns)])
     if plane.kind == "grey":
-        return picture[..., None]
-    return picture[..., :3]
+        return image[..., None]
+    return image[..., :3]
 
 
 def _with_channels(layout: Layout, axis: int | None, channels: Sequence[int] | None) -> Layout:
@@ -185,7 +185,7 @@ def _with_channels(layout: Layout, axis: int | None, channels: Sequence[int] | N
         )
     axis %= len(layout.shape)
     if axis >= len(layout.leading):
-        raise ImageError(f"channel_axis={axis} is an axis of the picture itself")
+        raise ImageError(f"channel_axis={axis} is an axis of the image itself")
     count = layout.leading[axis]
     chosen = tuple(int(c) for c in channels)
     if len(chosen) != 3 or len(set(chosen)) != 3 or not all(0 <= c < count for c in chosen):

@@ -40,7 +40,7 @@ class BlurMap:
     alpha: npt.NDArray[np.float32]
     """All alphas of block 1, (dilations, H, W), leading axes first."""
     upsampling: int
-    """By how much the picture was enlarged first."""
+    """By how much the image was enlarged first."""
     options: BlurMapOptions
 
 
@@ -54,7 +54,7 @@ def blur_map(
     """Measure how blurred each pixel is: 0..1, larger = more blurred.
 
     This is alpha_1 of block 1, the attention of the smallest dilation, which the paper found
-    to be active wherever there is blur of any size. As in the paper, the picture is enlarged
+    to be active wherever there is blur of any size. As in the paper, the image is enlarged
     first: by 4 up to 1 megapixel, by less above, always by 4 with ``upsampling="paper"``.
     """
     chosen = BlurMapOptions(
@@ -107,7 +107,7 @@ def _blur_map(
 
 
 def upsampling_factor(wanted: int | str, pixels: int) -> int:
-    """Return the factor by which a picture of that many pixels is enlarged."""
+    """Return the factor by which an image of that many pixels is enlarged."""
     if wanted == "paper":
         return FULL_FACTOR
     if isinstance(wanted, int):
@@ -120,7 +120,7 @@ def upsampling_factor(wanted: int | str, pixels: int) -> int:
 def _attend(
     job: Job, reader: PlaneReader, plan: Plan, start: Progress
 ) -> Steps[npt.NDArray[np.float32]]:
-    """Encode a picture and run block 1's attention; returns alpha (dilations, h, w)."""
+    """Encode an image and run block 1's attention; returns alpha (dilations, h, w)."""
     home = torch.device("cpu") if plan.scratch else job.device
     with stores(plan, home, reader.dtype) as make:
         run = Stages(

@@ -35,11 +35,11 @@ class BlockCache:
     gathered: Tensor | None = None
     """Its part of the sum with which the decoder begins."""
     place: Rect | None = None
-    """The cells that it covers; None: the whole picture."""
+    """The cells that it covers; None: the whole image."""
 
 
 class Bottleneck:
-    """All that lies between encoder and decoder of one encoded picture."""
+    """All that lies between encoder and decoder of one encoded image."""
 
     def __init__(self, stages: Stages) -> None:
         self.stages = stages
@@ -52,7 +52,7 @@ class Bottleneck:
 
     @torch.no_grad()
     def beta(self, index: int, x: Tensor) -> Tensor:
-        """Compute beta of a block; it depends on the whole picture."""
+        """Compute beta of a block; it depends on the whole image."""
         mean = x.mean(dim=(2, 3)).to(self.stages.device)
         return self.net.block(index).beta_of_mean(mean)
 
@@ -136,7 +136,7 @@ class CachedBottleneck(Bottleneck):
         return [cache for cache in self.caches if cache is not None]
 
     def _run_block(self, index: int, x: Tensor) -> BlockCache:
-        """Compute all that a block knows before modulation, over the whole picture."""
+        """Compute all that a block knows before modulation, over the whole image."""
         cache = BlockCache(self.attention(index, x), self.beta(index, x))
         if self.is_lean:
             return cache

@@ -13,12 +13,12 @@ import numpy as np
 from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
 
 SMALLEST_SHARE = 4
-"""A store whose chunks are not at least this many times smaller than a picture is read whole."""
+"""A store whose chunks are not at least this many times smaller than an image is read whole."""
 ROWS_AT_ONCE = 256
 
 
 class ChunkedPlane:
-    """One picture as (H, W, channels); what is indexed is loaded, and nothing is kept."""
+    """One image as (H, W, channels); what is indexed is loaded, and nothing is kept."""
 
     def __init__(self, array: Any, plane: Plane, layout: Layout) -> None:
         self.array = array
@@ -36,7 +36,7 @@ class ChunkedPlane:
         return part
 
     def bands(self) -> Iterator[Array]:
-        """Iterate over the picture from top to bottom."""
+        """Iterate over the image from top to bottom."""
         for top in range(0, self.shape[0], ROWS_AT_ONCE):
             yield self[top : top + ROWS_AT_ONCE, slice(None)]
 

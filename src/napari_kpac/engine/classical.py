@@ -24,7 +24,7 @@ from napari_kpac.engine.work import Made
 from napari_kpac.optics.classical import two_step_steps
 
 STEPS_PER_PLANE = 100
-"""Nobody knows beforehand how many levels of blur a picture has: progress is in percent."""
+"""Nobody knows beforehand how many levels of blur an image has: progress is in percent."""
 
 
 class ClassicalWork:
@@ -48,13 +48,13 @@ class ClassicalWork:
         self.options, self.modulation = options, modulation
 
     def load(self, plane: Plane) -> PlaneReader:
-        """Read a picture."""
+        """Read an image."""
         return PlaneReader(read_plane(self.array, plane), None, self.range, 1)
 
     def deblur(
         self, plane: Plane, reader: PlaneReader, out: Any, number: int, count: int
     ) -> Steps[Made]:
-        """Estimate the blur of a picture, and undo it."""
+        """Estimate the blur of an image, and undo it."""
         start = Progress(number * STEPS_PER_PLANE, count * STEPS_PER_PLANE, "estimating")
         yield start
         whole = Rect(0, reader.height, 0, reader.width)
@@ -67,9 +67,9 @@ class ClassicalWork:
 def _deblur(
     reader: PlaneReader, whole: Rect, start: Progress
 ) -> Steps[tuple[torch.Tensor, npt.NDArray[np.float32]]]:
-    """Deblur one picture; returns the residual in network values and the defocus map."""
-    picture = (reader.read(whole)[0].permute(1, 2, 0).numpy() + 1) / 2
-    unit = np.clip(picture[..., 0] if reader.channels == 1 else picture, 0, 1)
+    """Deblur one image; returns the residual in network values and the defocus map."""
+    image = (reader.read(whole)[0].permute(1, 2, 0).numpy() + 1) / 2
+    unit = np.clip(image[..., 0] if reader.channels == 1 else image, 0, 1)
     steps = two_step_steps(unit.astype(np.float32))
     while True:
         try:

@@ -117,7 +117,7 @@ def replay(
     views: tuple[Any, Any] | None = None,
     out: Any = None,
 ) -> Result:
-    """Make a picture by a recipe from :func:`napari_kpac.load_recipe`.
+    """Make an image by a recipe from :func:`napari_kpac.load_recipe`.
 
     The recorded plan is used where it fits: with the same device and number of threads the
     result is the same bit by bit, otherwise within 1e-5 or one grey level.
@@ -157,10 +157,10 @@ def prepare_work(
     recorded: Mapping[str, Any] | None = None,
     held: int = 2,
 ) -> Work:
-    """Look at an image, so that its pictures can be deblurred one by one.
+    """Look at an image, so that its images can be deblurred one by one.
 
     ``pixel_range`` is what the range rule gave, where that is known; ``recorded`` is the
-    environment of a recipe, whose plan is used where it fits; ``held`` says how many pictures
+    environment of a recipe, whose plan is used where it fits; ``held`` says how many images
     are in memory at a time, for the memory budget.
     """
     options = options or DeblurOptions()

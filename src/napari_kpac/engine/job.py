@@ -40,7 +40,7 @@ from napari_kpac.engine.recipe import Recipe
 from napari_kpac.network import KPACNet
 
 CHUNKED_SHARE = 0.05
-"""Of the memory budget: a picture that takes more is read chunk by chunk, if it can be."""
+"""Of the memory budget: an image that takes more is read chunk by chunk, if it can be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Job:
     range: PixelRange
     options: ImageOptions
     by_chunk: bool = False
-    """Whether pictures stay where they are and are read in parts."""
+    """Whether images stay where they are and are read in parts."""
 
     @classmethod
     def prepare(
@@ -92,7 +92,7 @@ class Job:
         if pixel_range is None:
             pixel_range = resolve_range(options.range, layout, sources or ())
         job = cls(array, views, layout, net, device, pixel_range, options)
-        large = job.bytes_per_picture > CHUNKED_SHARE * job.budget
+        large = job.bytes_per_plane > CHUNKED_SHARE * job.budget
         everything = (*(sources or ()), *(views or ()))
         by_chunk = large and all(is_read_by_chunk(source, layout) for source in everything)
         return replace(job, by_chunk=by_chunk)
@@ -103,7 +103,7 @@ class Job:
         return self.views[0] if self.array is None and self.views is not None else self.array
 
     def reader(self, plane: Plane, enlarge: int = 1) -> PlaneReader:
-        """Load one picture, enlarged by a whole factor; large ones are only opened."""
+        """Load one image, enlarged by a whole factor; large ones are only opened."""
 
         def load(array: Any) -> Any:
             if self.by_chunk and enlarge == 1:
@@ -118,10 +118,10 @@ class Job:
             next(self.net.parameters()).dtype,
         )
 
-    def plan(self, size: tuple[int, int] | None = None, *, pictures: int = 2) -> Plan:
-        """Plan for pictures of the image's size, or another.
+    def plan(self, size: tuple[int, int] | None = None, *, images: int = 2) -> Plan:
+        """Plan for images of the image's size, or another.
 
-        ``pictures`` are held in memory at a time: the one that is worked on, its result, and
+        ``images`` are held in memory at a time: the one that is worked on, its result, and
         what a batch reads ahead or has still to write.
         """
         height, width = size or self.layout.size
@@ -133,7 +133,7 @@ class Job:
             tile=self.options.tile,
             budget=self.budget,
             item_size=next(self.net.parameters()).element_size(),
-            held=pictures * self.bytes_per_picture if self.device.type == "cpu" else 0,
+            held=images * self.bytes_per_plane if self.device.type == "cpu" else 0,
         )
 
     @property
@@ -142,8 +142,8 @@ class Job:
         return parse_memory(self.options.memory, devices.free_memory(self.device))
 
     @property
-    def bytes_per_picture(self) -> int:
-        """Bytes that the pixels of one picture take."""
+    def bytes_per_plane(self) -> int:
+        """Bytes that the pixels of one image take."""
         height, width = self.layout.size
         channels = 1 if self.layout.colour == "grey" else len(self.layout.colour)
         return height * width * channels * self.layout.dtype.itemsize

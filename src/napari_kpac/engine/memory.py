@@ -1,6 +1,6 @@
 """What is done when memory runs short: try again in smaller pieces, and in the end say so.
 
-Not for: how much memory there is (device.py), or how a picture is cut up (plan.py).
+Not for: how much memory there is (device.py), or how an image is cut up (plan.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 ADVICE = (
     "close other programs, choose another device, set a smaller memory budget, or process a part"
-    " of the picture"
+    " of the image"
 )
 
 
@@ -86,7 +86,7 @@ def shortage(plan: Plan) -> str:
 
 
 @contextmanager
-def explaining_shortage(what: str = "the picture", advice: str = ADVICE) -> Iterator[None]:
+def explaining_shortage(what: str = "the image", advice: str = ADVICE) -> Iterator[None]:
     """Turn a shortage of memory that nothing was done about into an error that says what to do."""
     try:
         yield

@@ -82,7 +82,7 @@ class Modulation:
         )
 
     def check(self, config: KPACConfig, size: tuple[int, int] | None = None) -> None:
-        """Raise unless this fits a network, and a picture of that size."""
+        """Raise unless this fits a network, and an image of that size."""
         shape = (config.blocks, len(config.dilations))
         for name, gains in [("gains", self.gains), *self.label_gains.items()]:
             if gains is not None and np.shape(gains) not in (shape, shape[1:]):
@@ -92,7 +92,7 @@ class Modulation:
                     f"dilations, so {shape[1:]} or {shape} is needed"
                 )
         if size is not None and self.labels is not None and np.shape(self.labels) != size:
-            raise ConfigError(f"labels have shape {np.shape(self.labels)}, the picture has {size}")
+            raise ConfigError(f"labels have shape {np.shape(self.labels)}, the image has {size}")
         for (block, index), value in self.override.items():
             if not (1 <= block <= shape[0] and 1 <= index <= shape[1]):
                 raise ConfigError(
@@ -100,13 +100,13 @@ class Modulation:
                 )
             if size is not None and np.ndim(value) and np.shape(value) != size:
                 raise ConfigError(
-                    f"override[{block}, {index}] has shape {np.shape(value)}, the picture {size}"
+                    f"override[{block}, {index}] has shape {np.shape(value)}, the image {size}"
                 )
 
 
 @dataclass(frozen=True, eq=False)
 class BlockModulation:
-    """What a modulation means for one block of one picture, at bottleneck resolution."""
+    """What a modulation means for one block of one image, at bottleneck resolution."""
 
     gains: npt.NDArray[np.float64]
     """One factor per dilation."""

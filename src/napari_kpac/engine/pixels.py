@@ -145,7 +145,7 @@ def resolve_range(
     if not np.isfinite(high - low):
         low, high = (float(v) for v in found)
     if not high - low > max(1e-12 * max(abs(low), abs(high)), NARROWEST):
-        # A constant picture: any range around it will do.
+        # A constant image: any range around it will do.
         width = max(1.0, abs(low) * 1e-6)
         centre = min(max(low, -LARGEST), LARGEST)
         low, high = centre - width / 2, centre + width / 2
@@ -172,10 +172,10 @@ def _sample(
 
 
 class PlaneReader:
-    """Hands out rectangles of one picture (or dual-pixel pair) in network values.
+    """Hands out rectangles of one image (or dual-pixel pair) in network values.
 
-    Coordinates are those of the padded picture: both sides rounded up to a multiple, the
-    border continued by reflection (by its last pixel, where the picture is too small).
+    Coordinates are those of the padded image: both sides rounded up to a multiple, the
+    border continued by reflection (by its last pixel, where the image is too small).
     """
 
     def __init__(
@@ -197,19 +197,19 @@ class PlaneReader:
             self.width + -self.width % multiple,
         )
         given = (base,) if views is None else views
-        self._filled = [without_nonfinite(picture) for picture in given if picture is not None]
+        self._filled = [without_nonfinite(image) for image in given if image is not None]
 
     def read(self, rect: Rect) -> Tensor:
         """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
         rows = continued(rect.top, rect.bottom, self.height, self.padded[0])
         columns = continued(rect.left, rect.right, self.width, self.padded[1])
-        parts = [self._normalised(picture, rows, columns) for picture in self._filled]
+        parts = [self._normalised(image, rows, columns) for image in self._filled]
         return torch.cat(parts, dim=1).contiguous(memory_format=torch.channels_last)
 
     def restore(self, rect: Rect, residual: Tensor, out_dtype: np.dtype[Any]) -> Array:
         """Add a residual (1, 3, h, w), already scaled, to the pixels of a rectangle.
 
-        The rectangle lies within the picture. Values outside the range pass unharmed, NaN
+        The rectangle lies within the image. Values outside the range pass unharmed, NaN
         stays NaN, integers are rounded and kept within their type.
         """
         exact = self._exact(out_dtype)
@@ -240,11 +240,11 @@ class PlaneReader:
         middle: Array = left + (right - left) / 2
         return middle
 
-    def _normalised(self, picture: Pixels, rows: Array, columns: Array) -> Tensor:
-        if isinstance(picture, ChunkedPlane):
-            part = picture[as_slice(rows), as_slice(columns)]
+    def _normalised(self, image: Pixels, rows: Array, columns: Array) -> Tensor:
+        if isinstance(image, ChunkedPlane):
+            part = image[as_slice(rows), as_slice(columns)]
         else:
-            part = picture[as_slice(rows), :][:, as_slice(columns)]
+            part = image[as_slice(rows), :][:, as_slice(columns)]
         small = self.dtype == torch.float32 and self._exact(part.dtype) == np.float32
         with np.errstate(over="ignore"):
             values = torch.from_numpy(np.array(part, dtype=np.float32 if small else np.float64))
@@ -289,7 +289,7 @@ def restore_into(
 ) -> None:
     """Put the pixels of a rectangle where they belong; alpha of RGBA comes from the input.
 
-    ``frame`` is the part of the picture that ``out`` stands for, where it is not all of it.
+    ``frame`` is the part of the image that ``out`` stands for, where it is not all of it.
     """
     dtype = np.dtype(out.dtype)
     pixels = reader.restore(rect, residual, dtype)
@@ -317,36 +317,36 @@ def check_views(views: Any, layout: Layout) -> None:
         )
 
 
-def enlarged(picture: Array, factor: int) -> Array:
-    """Enlarge a picture (H, W, channels) by a whole factor, bicubic, in floating point."""
+def enlarged(image: Array, factor: int) -> Array:
+    """Enlarge an image (H, W, channels) by a whole factor, bicubic, in floating point."""
     if factor == 1:
-        return picture
-    kind = np.float64 if picture.dtype.itemsize > 4 else np.float32
-    tensor = torch.from_numpy(fill_nonfinite(picture).astype(kind)).permute(2, 0, 1)[None]
+        return image
+    kind = np.float64 if image.dtype.itemsize > 4 else np.float32
+    tensor = torch.from_numpy(fill_nonfinite(image).astype(kind)).permute(2, 0, 1)[None]
     larger = F.interpolate(tensor, scale_factor=float(factor), mode="bicubic", align_corners=False)
     return larger[0].permute(1, 2, 0).numpy()
 
 
-def without_nonfinite(picture: Pixels) -> Pixels:
-    """Fill gaps; a picture that is read by block is loaded whole only where it has some."""
-    if not isinstance(picture, ChunkedPlane):
-        return fill_nonfinite(picture)
-    if picture.dtype.kind != "f" or all(np.isfinite(band).all() for band in picture.bands()):
-        return picture
-    return fill_nonfinite(picture.whole())
+def without_nonfinite(image: Pixels) -> Pixels:
+    """Fill gaps; an image that is read by block is loaded whole only where it has some."""
+    if not isinstance(image, ChunkedPlane):
+        return fill_nonfinite(image)
+    if image.dtype.kind != "f" or all(np.isfinite(band).all() for band in image.bands()):
+        return image
+    return fill_nonfinite(image.whole())
 
 
-def fill_nonfinite(picture: Array) -> Array:
+def fill_nonfinite(image: Array) -> Array:
     """Replace pixels that are not finite by their nearest finite neighbour."""
-    if picture.dtype.kind != "f":
-        return picture
-    gaps = ~np.isfinite(picture).all(axis=-1)
+    if image.dtype.kind != "f":
+        return image
+    gaps = ~np.isfinite(image).all(axis=-1)
     if not gaps.any():
-        return picture
+        return image
     if gaps.all():
-        return np.zeros_like(picture)
+        return np.zeros_like(image)
     nearest = distance_transform_edt(gaps, return_distances=False, return_indices=True)
-    filled: Array = picture[tuple(nearest)]
+    filled: Array = image[tuple(nearest)]
     return filled
 
 

@@ -1,4 +1,4 @@
-"""How a picture is cut up so that it fits into the memory it is given.
+"""How an image is cut up so that it fits into the memory it is given.
 
 Only the encoder and the decoder are cut into tiles; the bottleneck is held whole, so the
 result does not depend on the plan. Not for: carrying the plan out (stages.py).
@@ -40,9 +40,9 @@ class Plan:
 
     height: int
     width: int
-    """Of the padded picture."""
+    """Of the padded image."""
     tile: int
-    """Side of a tile; at least as large as the picture where nothing is cut."""
+    """Side of a tile; at least as large as the image where nothing is cut."""
     kept_skips: tuple[int, ...]
     """Levels whose skips are kept between encoding and decoding; others are recomputed."""
     band: int
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the picture is processed in one piece."""
+        """Whether the image is processed in one piece."""
         return self.tile >= max(self.height, self.width)
 
     def tiles(self) -> Iterator[Rect]:
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Number of steps that a picture takes: every tile twice, and the blocks."""
+        """Number of steps that an image takes: every tile twice, and the blocks."""
         return 2 * self.tile_count + 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Plan:
         return values
 
     def needs_no_more_than(self, other: Plan) -> bool:
-        """Tell whether this plan is for the same picture and takes at most as much memory."""
+        """Tell whether this plan is for the same image and takes at most as much memory."""
         return (
             (self.height, self.width) == (other.height, other.width)
             and (self.tile <= other.tile or other.is_whole)
@@ -113,7 +113,7 @@ class Plan:
             return replace(self, kept_skips=(), band=8, scratch=True, budget=budget)
         raise DeviceError(
             f"out of memory even with tiles of {self.tile} pixels; close other programs, "
-            "choose another device, or process a part of the picture"
+            "choose another device, or process a part of the image"
         )
 
 
@@ -127,12 +127,12 @@ def make_plan(
     item_size: int = 4,
     held: int = 0,
 ) -> Plan:
-    """Choose tiles and what to keep for a picture and a budget.
+    """Choose tiles and what to keep for an image and a budget.
 
     The largest tile is taken with which everything fits; skips are kept, shallow levels
     given up first, as long as that leaves room for a tile of comfortable size. ``halo`` are
     the pixels around a tile that the encoder must see (``KPACNet.halos``), ``held`` are bytes
-    of the budget that are spoken for: the picture itself and its result.
+    of the budget that are spoken for: the image itself and its result.
     """
     height, width = padded
     cost = _Cost(config, height * width, item_size)
@@ -191,7 +191,7 @@ class _Cost:
         return int(height * width * self.feature_map * _MAPS_AT_ONCE) + _OVERHEAD
 
     def kept(self, levels: tuple[int, ...]) -> int:
-        """Of the skip halves of some levels; that of level 0 is a colour picture."""
+        """Of the skip halves of some levels; that of level 0 is a colour image."""
         widths = (3, *self.config.level_channels[1:])
         return sum(self.pixels // 4**k * widths[k] * self.item_size for k in levels)
 

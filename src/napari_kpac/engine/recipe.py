@@ -44,7 +44,7 @@ class Result:
     """(blocks, channels), leading axes first."""
     recipe: Recipe
     size: tuple[int, int]
-    """Height and width of a picture in pixels."""
+    """Height and width of an image in pixels."""
     scale: int
     """Pixels per cell of alpha, along both axes."""
     sigma: npt.NDArray[np.float32] | None = None
@@ -54,7 +54,7 @@ class Result:
     draft: bool = False
     """Whether this is a quick look at half resolution."""
     region: tuple[int, int, int, int] | None = None
-    """(top, bottom, left, right) of ``image`` in the picture, where only a part was rendered."""
+    """(top, bottom, left, right) of ``image`` in the image, where only a part was rendered."""
 
     @property
     def offset(self) -> tuple[float, float]:
@@ -275,7 +275,7 @@ def _is_below(folder: Path, name: str) -> bool:
 
 
 def recorded_plan(environment: Mapping[str, Any], own: Plan, multiple: int = 1) -> Plan:
-    """Return the recorded plan where the picture has that size and it needs no more memory.
+    """Return the recorded plan where the image has that size and it needs no more memory.
 
     Else the plan that the budget leads to; the result is then the same within rounding.
     Tiles must be multiples of ``multiple``.

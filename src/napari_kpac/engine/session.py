@@ -1,6 +1,6 @@
-"""One picture, rendered again and again; a change restarts only what depends on it.
+"""One image, rendered again and again; a change restarts only what depends on it.
 
-    picture -> encode -> block 1 -> block 2 -> decode -> residual -> times strength -> pixels
+    image -> encode -> block 1 -> block 2 -> decode -> residual -> times strength -> pixels
 
 Not for: stacks and files (deblurring.py), windows (widgets).
 """
@@ -41,7 +41,7 @@ Region = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class _Rendered:
-    """The last render of the whole picture, at strength 1."""
+    """The last render of the whole image, at strength 1."""
 
     mods: Sequence[BlockModulation]
     residual: Tensor
@@ -58,22 +58,22 @@ class _Part:
     """A rectangle as the network sees it."""
 
     residual: Tensor
-    """What is added to the picture there (1, 3, h, w), at strength 1."""
+    """What is added to the image there (1, 3, h, w), at strength 1."""
     alpha: Tensor
     beta: Tensor
     corner: tuple[int, int]
-    """First pixel of alpha's first cell, in the whole picture."""
+    """First pixel of alpha's first cell, in the whole image."""
     scale: int
     """Pixels per cell of alpha."""
 
 
 class Session:
-    """A picture that has been encoded once and can be rendered with any modulation.
+    """An image that has been encoded once and can be rendered with any modulation.
 
     Parameters
     ----------
     image
-        One picture: grey (H, W), RGB or RGBA. Of a stack, take a slice.
+        One image: grey (H, W), RGB or RGBA. Of a stack, take a slice.
     model, device, tile, memory, views, **options
         As in :func:`napari_kpac.deblur`.
 
@@ -104,7 +104,7 @@ class Session:
             self._job = Job.prepare(image, chosen, views=views, model=model)
         if self._job.layout.leading:
             raise ImageError(
-                f"a Session takes one picture, this image has shape {self._job.layout.shape}; "
+                f"a Session takes one image, this image has shape {self._job.layout.shape}; "
                 "choose a slice, or use deblur() for all of them"
             )
         self._lock = threading.RLock()
@@ -164,7 +164,7 @@ class Session:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of the picture."""
+        """Height and width of the image."""
         return self._job.layout.size
 
     @property
@@ -173,7 +173,7 @@ class Session:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the picture's values."""
+        """Type of the image's values."""
         return self._job.layout.dtype
 
     @property
@@ -219,7 +219,7 @@ class Session:
         draft: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Result:
-        """Render the picture, or exactly the same pixels of a part of it.
+        """Render the image, or exactly the same pixels of a part of it.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class Session:
         rect = Rect(*(int(edge) for edge in region))
         if not (0 <= rect.top < rect.bottom <= height and 0 <= rect.left < rect.right <= width):
             raise ConfigError(
-                f"region={tuple(region)}: must be (top, bottom, left, right) within a picture "
+                f"region={tuple(region)}: must be (top, bottom, left, right) within an image "
                 f"of {height} x {width} pixels"
             )
         return rect
@@ -407,14 +407,14 @@ class Session:
         )
 
     def _make_half(self) -> Session:
-        """Open a session on the picture at half resolution, seen in the same range."""
+        """Open a session on the image at half resolution, seen in the same range."""
 
         def shrink(array: Any) -> npt.NDArray[Any]:
             values = np.asarray(array)
             grey = self._plane.kind == "grey"
-            picture = (values[..., None] if grey else values[..., :3]).astype(np.float32)
-            rows, columns = -picture.shape[0] % 2, -picture.shape[1] % 2
-            even = np.pad(picture, ((0, rows), (0, columns), (0, 0)), mode="edge")
+            image = (values[..., None] if grey else values[..., :3]).astype(np.float32)
+            rows, columns = -image.shape[0] % 2, -image.shape[1] % 2
+            even = np.pad(image, ((0, rows), (0, columns), (0, 0)), mode="edge")
             blocks = even.reshape(even.shape[0] // 2, 2, even.shape[1] // 2, 2, -1)
             small: npt.NDArray[Any] = blocks.mean(axis=(1, 3))
             return small[..., 0] if grey else small

@@ -1,4 +1,4 @@
-"""Carries out a plan on one picture: encode tile by tile, blocks on the whole, decode by tile.
+"""Carries out a plan on one image: encode tile by tile, blocks on the whole, decode by tile.
 
 Tiles read as much of their surroundings as their result depends on, so every pixel is what
 it would be in one piece. Not for: what happens between encoder and decoder (bottleneck.py),
@@ -24,7 +24,7 @@ from napari_kpac.engine.plan import Plan, band_cost, tile_cost
 from napari_kpac.network import KPACNet, Stage
 
 MakeStore = Callable[[int, int, int], Tensor]
-"""Allocates a feature map of a whole picture: channels, height, width."""
+"""Allocates a feature map of a whole image: channels, height, width."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ MARGIN = 1.5
 
 
 class Stages:
-    """The stages of one network on one picture, each over any rectangle of it.
+    """The stages of one network on one image, each over any rectangle of it.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ class Stages:
     def _keep(
         self, store: Tensor | None, part: Tensor, tile: Rect, outer: Rect, cell: int
     ) -> Tensor:
-        """Put a tile's part into the whole map; the only tile of a picture is the whole map."""
+        """Put a tile's part into the whole map; the only tile of an image is the whole map."""
         part = _crop(part, tile.inside(outer), cell).to(self.reader.dtype)
         if self.plan.tile_count == 1 and not self.plan.scratch:
             return part

@@ -1,6 +1,6 @@
-"""Deblurring picture by picture, in any order and in any process.
+"""Deblurring image by image, in any order and in any process.
 
-An image is looked at once, then its pictures are made one by one. Not for: whole images in one
+An image is looked at once, then its images are made one by one. Not for: whole images in one
 call (deblurring.py), or files (batch).
 """
 
@@ -29,12 +29,12 @@ from napari_kpac.engine.stages import Stages, stores
 
 Maps = npt.NDArray[np.float32]
 LARGE = 64_000_000
-"""Bytes of a picture: larger ones are worked off one at a time, not ``held`` in numbers."""
+"""Bytes of an image: larger ones are worked off one at a time, not ``held`` in numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """What deblurring one picture gave besides its pixels."""
+    """What deblurring one image gave besides its pixels."""
 
     recipe: Recipe
     alpha: Maps | None = None
@@ -46,7 +46,7 @@ class Made:
 
 
 class Work(Protocol):
-    """An image whose pictures can be deblurred one by one."""
+    """An image whose images can be deblurred one by one."""
 
     layout: Layout
     range: PixelRange
@@ -55,16 +55,16 @@ class Work(Protocol):
     """Pixels per cell of alpha."""
 
     def load(self, plane: Plane) -> PlaneReader:
-        """Read a picture; may be done ahead, in another thread."""
+        """Read an image; may be done ahead, in another thread."""
 
     def deblur(
         self, plane: Plane, reader: PlaneReader, out: Any, number: int, count: int
     ) -> Steps[Made]:
-        """Deblur a picture into its place in ``out``; it is number ``number`` of ``count``."""
+        """Deblur an image into its place in ``out``; it is number ``number`` of ``count``."""
 
 
-class PictureOut:
-    """Stands for a whole result of which the pixels of one picture are kept."""
+class PlaneOut:
+    """Stands for a whole result of which the pixels of one image are kept."""
 
     def __init__(self, layout: Layout, plane: Plane) -> None:
         self.shape = layout.shape
@@ -102,19 +102,19 @@ class NetworkWork:
         modulation.check(self.job.net.config, self.layout.size)
         self.modulation = modulation
         # What is read by block is not held; its result may be.
-        pictures = 1 if self.by_chunk else held if self.job.bytes_per_picture <= LARGE else 2
-        self.plan = plan or self.job.plan(pictures=pictures)
+        images = 1 if self.by_chunk else held if self.job.bytes_per_plane <= LARGE else 2
+        self.plan = plan or self.job.plan(images=images)
         if recorded is not None:
             self.plan = recorded_plan(recorded, self.plan, self.scale)
 
     def load(self, plane: Plane) -> PlaneReader:
-        """Read a picture; large ones are only opened."""
+        """Read an image; large ones are only opened."""
         return self.job.reader(plane)
 
     def deblur(
         self, plane: Plane, reader: PlaneReader, out: Any, number: int, count: int
     ) -> Steps[Made]:
-        """Deblur a picture; where memory runs short, in smaller tiles."""
+        """Deblur an image; where memory runs short, in smaller tiles."""
 
         def attempt(plan: Plan) -> Steps[tuple[Maps, Maps]]:
             start = Progress(number * plan.steps, count * plan.steps, "encode")

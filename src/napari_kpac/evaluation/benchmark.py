@@ -33,7 +33,7 @@ STEEPNESS = 0.02
 
 
 def textured(sharp: npt.NDArray[np.float32]) -> Mask:
-    """Mark the pixels of a sharp picture (H, W, C) that have texture."""
+    """Mark the pixels of a sharp image (H, W, C) that have texture."""
     gradient = gaussian_gradient_magnitude(sharp.mean(axis=2), DERIVATIVE)
     mask: Mask = gaussian_filter(gradient, SMOOTHING) > STEEPNESS
     return mask

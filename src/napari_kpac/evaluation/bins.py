@@ -3,9 +3,9 @@
 Not for: the measures themselves (metrics).
 
 The rule: a pixel belongs to the bin in which the magnitude of its radius lies, the lower edge
-included. The squared errors of a picture's pixels in a bin are pooled into one PSNR, their
-absolute errors into one MAE, and the SSIM map is averaged over them. A picture counts in a bin
-where it has at least 1 % of its pixels; a table shows the mean over the pictures that count.
+included. The squared errors of an image's pixels in a bin are pooled into one PSNR, their
+absolute errors into one MAE, and the SSIM map is averaged over them. An image counts in a bin
+where it has at least 1 % of its pixels; a table shows the mean over the images that count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.evaluation import metrics
-from napari_kpac.evaluation.metrics import Mask, Picture, Preset
+from napari_kpac.evaluation.metrics import ImageArray, Mask, Preset
 
 
 class Bin(NamedTuple):
@@ -35,7 +35,7 @@ BINS = (Bin(0, 1), Bin(1, 2), Bin(2, 4), Bin(4, 8), Bin(8, 12))
 GAIN_BINS = BINS[1:4]
 """The bins of the mean gain: 1 to 8 px."""
 ENOUGH = 0.01
-"""Share of a picture's pixels from which on it counts in a bin."""
+"""Share of an image's pixels from which on it counts in a bin."""
 MEASURES = ("psnr", "ssim", "mae")
 
 
@@ -60,12 +60,12 @@ def inside(radius: npt.NDArray[np.float32], low: float, high: float) -> Mask | N
 
 
 def bin_scores(
-    result: Picture,
-    truth: Picture,
+    result: ImageArray,
+    truth: ImageArray,
     radius: npt.NDArray[np.float32],
     preset: Preset = "default",
 ) -> dict[str, float]:
-    """Give PSNR, SSIM and MAE in every bin in which the picture has enough pixels."""
+    """Give PSNR, SSIM and MAE in every bin in which the image has enough pixels."""
     squared = metrics.squared_error(result, truth)
     absolute = metrics.absolute_error(result, truth)
     similar = metrics.ssim_map(result, truth, preset)

@@ -2,10 +2,10 @@
 
 Not for: deblurring (study), or the scores themselves (detection.scores).
 
-The rules. Blurred is the positive class. Each measure is thresholded picture by picture by
-every rule; ``best F`` takes the best threshold of each picture, which nobody knows beforehand:
+The rules. Blurred is the positive class. Each measure is thresholded image by image by
+every rule; ``best F`` takes the best threshold of each image, which nobody knows beforehand:
 an upper bound. F-measures have beta^2 = 0.3 and 1; accuracy is the share of pixels that are
-called what they are. Tables show means over pictures.
+called what they are. Tables show means over images.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.datasets import open_masked
-from napari_kpac.datasets.cuhk import MaskedPicture
+from napari_kpac.datasets.cuhk import MaskedImage
 from napari_kpac.detection import detect
 from napari_kpac.detection.scores import BETAS_SQUARED, RULES, ScoreReport, score
 from napari_kpac.evaluation.methods import make_models
-from napari_kpac.evaluation.metrics import Picture
+from napari_kpac.evaluation.metrics import ImageArray
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.probe import Evidence
 from napari_kpac.evaluation.results import Key, Row
@@ -61,7 +61,7 @@ class BlurStudy:
             *(f"{measure} by {rule}" for rule in RULE_NAMES for measure in MEASURES),
             *WHOLE,
         ]
-        self._last: tuple[int, MaskedPicture] | None = None
+        self._last: tuple[int, MaskedImage] | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -69,28 +69,28 @@ class BlurStudy:
         return {
             "options": self.options.to_dict(),
             "methods": {name: dict(model.settings) for name, model in self._models.items()},
-            "pictures": [self.data.name(index) for index in range(self.count)],
+            "images": [self.data.name(index) for index in range(self.count)],
         }
 
     def measure(self, index: int) -> tuple[Row, Evidence | None]:
         """Measure one row."""
-        picture, values = self._detect(index)
-        report = score(values, picture.mask, "blurred")
+        image, values = self._detect(index)
+        report = score(values, image.mask, "blurred")
         return Row(*self.keys[index], _scores(report)), None
 
-    def pictures(self, index: int) -> Mapping[str, Picture]:
-        """Make the pictures of one row again: what went in, the blur map, and the truth."""
-        picture, values = self._detect(index)
-        truth = picture.mask.astype(np.float32)
-        return {"picture": picture.image, "truth": truth, self._order[index][1]: values}
+    def images(self, index: int) -> Mapping[str, ImageArray]:
+        """Make the images of one row again: what went in, the blur map, and the truth."""
+        image, values = self._detect(index)
+        truth = image.mask.astype(np.float32)
+        return {"image": image.image, "truth": truth, self._order[index][1]: values}
 
-    def _detect(self, index: int) -> tuple[MaskedPicture, Picture]:
+    def _detect(self, index: int) -> tuple[MaskedImage, ImageArray]:
         number, name = self._order[index]
         if self._last is None or self._last[0] != number:
             self._last = number, self.data[number]
-        picture = self._last[1]
-        found = detect(picture.image, range="unit", rgb=True, **self._measures[name])
-        return picture, found.values
+        image = self._last[1]
+        found = detect(image.image, range="unit", rgb=True, **self._measures[name])
+        return image, found.values
 
 
 def _scores(report: ScoreReport) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.ndimage import uniform_filter
 
 from napari_kpac.evaluation.methods import Comparator, Unchanged
-from napari_kpac.evaluation.metrics import Picture, psnr, squared_error
+from napari_kpac.evaluation.metrics import ImageArray, psnr, squared_error
 from napari_kpac.evaluation.results import Ledger
 from napari_kpac.evaluation.study import PairStudy
 from napari_kpac.evaluation.summary import INPUT
@@ -24,15 +24,15 @@ SIDE = 224
 
 @dataclass(frozen=True)
 class Case:
-    """One picture and what became of it."""
+    """One image and what became of it."""
 
-    picture: str
+    image: str
     method: str
     """By whose gain it was chosen."""
     gain: float
     """PSNR above the input's, in dB."""
-    crops: Sequence[tuple[Picture, str]]
-    """Pictures of one size and what they are."""
+    crops: Sequence[tuple[ImageArray, str]]
+    """Images of one size and what they are."""
 
 
 def best_and_worst(study: PairStudy, ledger: Ledger) -> Iterator[tuple[str, Case]]:
@@ -79,8 +79,8 @@ def _case(
     return Case(pair.name, methods[0].name, gain, crops)
 
 
-def crop_where(error: Picture, side: int = SIDE) -> tuple[slice, slice]:
-    """Choose the square of a picture in which an error (H, W) is largest."""
+def crop_where(error: ImageArray, side: int = SIDE) -> tuple[slice, slice]:
+    """Choose the square of an image in which an error (H, W) is largest."""
     side = min(side, *error.shape)
     smooth = uniform_filter(error, side)
     row, column = np.unravel_index(np.argmax(smooth), smooth.shape)

@@ -1,6 +1,6 @@
 """Line plots as SVG text, for pages that must stand alone.
 
-Not for: what is plotted; pictures as pixels are in ``panels``.
+Not for: what is plotted; images as pixels are in ``panels``.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Evaluation:
     study: PairStudy | BlurStudy
     ledger: Ledger
     lines: list[Line]
-    """Means over pictures, one line for each method and noise."""
+    """Means over images, one line for each method and noise."""
     report: Path | None = None
     """The page that was written."""
 

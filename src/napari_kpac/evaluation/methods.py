@@ -25,7 +25,7 @@ Views = tuple[Floats, Floats] | None
 
 
 class Comparator(Protocol):
-    """A way to deblur a picture."""
+    """A way to deblur an image."""
 
     @property
     def name(self) -> str:
@@ -35,19 +35,19 @@ class Comparator(Protocol):
     def settings(self) -> Mapping[str, Any]:
         """Everything that decides its result, as plain values."""
 
-    def restore(self, picture: Floats, views: Views = None) -> Floats:
+    def restore(self, image: Floats, views: Views = None) -> Floats:
         """Deblur (H, W, 3) with black at 0 and white at 1; the result may leave 0..1."""
 
 
 class Unchanged:
-    """The blurred picture itself, which everything has to beat."""
+    """The blurred image itself, which everything has to beat."""
 
     name = "input"
     settings: Mapping[str, Any] = {}
 
-    def restore(self, picture: Floats, views: Views = None) -> Floats:  # noqa: ARG002
-        """Give the picture back."""
-        return picture
+    def restore(self, image: Floats, views: Views = None) -> Floats:  # noqa: ARG002
+        """Give the image back."""
+        return image
 
 
 class ModelComparator:
@@ -81,12 +81,12 @@ class ModelComparator:
             "views": self.net.config.views,
         }
 
-    def session(self, picture: Floats, views: Views = None) -> Session:
-        """Open a picture, to be rendered with any modulation."""
+    def session(self, image: Floats, views: Views = None) -> Session:
+        """Open an image, to be rendered with any modulation."""
         from napari_kpac.engine import Session
 
         return Session(
-            picture,
+            image,
             self.net,
             self._device,
             views=views if self.dual else None,
@@ -94,9 +94,9 @@ class ModelComparator:
             rgb=True,
         )
 
-    def restore(self, picture: Floats, views: Views = None) -> Floats:
+    def restore(self, image: Floats, views: Views = None) -> Floats:
         """Deblur with the network."""
-        session = self.session(picture, views)
+        session = self.session(image, views)
         try:
             restored: Floats = session.render().image
             return restored
@@ -118,7 +118,7 @@ BALANCE = 0.01
 ITERATIONS = 15
 """Of Richardson-Lucy."""
 SMALLEST_SIGMA = 0.3
-"""Below this estimate a picture counts as sharp and is left alone."""
+"""Below this estimate an image counts as sharp and is left alone."""
 UNSHARP = {"radius": 2.0, "amount": 1.0}
 
 Doubles = npt.NDArray[np.float64]
@@ -131,13 +131,13 @@ class EdgeBased:
     name = "ebdb"
     settings: Mapping[str, Any] = {"method": "two-step", "defocus map": "EBDB"}
 
-    def restore(self, picture: Floats, views: Views = None) -> Floats:  # noqa: ARG002
+    def restore(self, image: Floats, views: Views = None) -> Floats:  # noqa: ARG002
         """Deblur with the estimated map."""
-        return np.asarray(two_step(np.clip(picture, 0, 1)).image, np.float32)
+        return np.asarray(two_step(np.clip(image, 0, 1)).image, np.float32)
 
 
 class OneKernel:
-    """Deconvolution of the whole picture with one kernel, given or estimated."""
+    """Deconvolution of the whole image with one kernel, given or estimated."""
 
     def __init__(
         self,
@@ -152,16 +152,16 @@ class OneKernel:
         blur = (
             f"disc of radius {radius:g} px"
             if radius is not None
-            else "Gaussian, its sigma the median of EBDB's map of the picture"
+            else "Gaussian, its sigma the median of EBDB's map of the image"
         )
         self.settings: Mapping[str, Any] = {**settings, "blur": blur}
 
-    def restore(self, picture: Floats, views: Views = None) -> Floats:  # noqa: ARG002
-        """Deconvolve each channel; the picture is mirrored at its border."""
-        values = np.clip(picture.astype(np.float64), 0, 1)
+    def restore(self, image: Floats, views: Views = None) -> Floats:  # noqa: ARG002
+        """Deconvolve each channel; the image is mirrored at its border."""
+        values = np.clip(image.astype(np.float64), 0, 1)
         kernel = self._kernel(values)
         if kernel.size == 1:
-            return picture
+            return image
         reach = min(2 * kernel.shape[0], *(side - 1 for side in values.shape[:2]))
         wide = np.pad(values, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
         channels = [
@@ -187,9 +187,9 @@ class Unsharp:
     name = "unsharp"
     settings: Mapping[str, Any] = UNSHARP
 
-    def restore(self, picture: Floats, views: Views = None) -> Floats:  # noqa: ARG002
+    def restore(self, image: Floats, views: Views = None) -> Floats:  # noqa: ARG002
         """Add what a Gaussian takes away."""
-        clipped = np.clip(picture, 0, 1)
+        clipped = np.clip(image, 0, 1)
         return np.asarray(unsharp_mask(clipped, channel_axis=2, **UNSHARP), np.float32)
 
 

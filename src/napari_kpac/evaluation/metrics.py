@@ -1,10 +1,10 @@
 """PSNR, SSIM and MAE of a result against the truth. No network, no torch.
 
-Not for: LPIPS (perceptual), or which pictures are compared (evaluating).
+Not for: LPIPS (perceptual), or which images are compared (evaluating).
 
-The rules, for every measure: values are floats with black at 0 and white at 1; both pictures
+The rules, for every measure: values are floats with black at 0 and white at 1; both images
 are clipped to 0..1 and not rounded; they are grey (H, W) or colour (H, W, C), and all pixels
-and channels count alike. A measure is taken per picture; a table shows the mean over pictures.
+and channels count alike. A measure is taken per image; a table shows the mean over images.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ PRESETS: tuple[Preset, ...] = get_args(Preset)
 WINDOW = 7
 """Side of the uniform window of SSIM in pixels."""
 
-Picture = npt.NDArray[Any]
+ImageArray = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
-def squared_error(result: Picture, truth: Picture) -> Doubles:
+def squared_error(result: ImageArray, truth: ImageArray) -> Doubles:
     """Give the squared error of every pixel (H, W), the mean over its channels."""
     return _per_pixel((_clipped(result, truth) - _clipped(truth, result)) ** 2)
 
 
-def absolute_error(result: Picture, truth: Picture) -> Doubles:
+def absolute_error(result: ImageArray, truth: ImageArray) -> Doubles:
     """Give the absolute error of every pixel (H, W), the mean over its channels."""
     return _per_pixel(np.abs(_clipped(result, truth) - _clipped(truth, result)))
 
 
-def fitted(result: Picture, truth: Picture) -> Doubles:
-    """Return a picture after a least-squares fit of gain and offset of each channel to the truth.
+def fitted(result: ImageArray, truth: ImageArray) -> Doubles:
+    """Return an image after a least-squares fit of gain and offset of each channel to the truth.
 
-    Pictures of a real pair can differ in exposure, which says nothing of their blur.
+    Images of a real pair can differ in exposure, which says nothing of their blur.
     """
     values, wanted = _checked(result, truth), _checked(truth, result)
     means = values.mean(axis=(0, 1)), wanted.mean(axis=(0, 1))
@@ -60,44 +60,44 @@ def decibels(mean_squared_error: float) -> float:
     return float("inf") if mean_squared_error == 0 else float(-10 * np.log10(mean_squared_error))
 
 
-def psnr(result: Picture, truth: Picture, where: Mask | None = None) -> float:
+def psnr(result: ImageArray, truth: ImageArray, where: Mask | None = None) -> float:
     """Peak signal-to-noise ratio in dB with a peak of 1, over all pixels or those of a mask."""
     return decibels(_mean(squared_error(result, truth), where))
 
 
-def mae(result: Picture, truth: Picture, where: Mask | None = None) -> float:
+def mae(result: ImageArray, truth: ImageArray, where: Mask | None = None) -> float:
     """Mean absolute error, over all pixels or those of a mask."""
     return _mean(absolute_error(result, truth), where)
 
 
 def ssim(
-    result: Picture, truth: Picture, preset: Preset = "default", where: Mask | None = None
+    result: ImageArray, truth: ImageArray, preset: Preset = "default", where: Mask | None = None
 ) -> float:
     """Structural similarity with a 7x7 uniform window, per channel, then the mean.
 
     Parameters
     ----------
     result, truth
-        Two pictures of the same shape.
+        Two images of the same shape.
     preset
         ``default``: a data range of 1, as the values have it. ``paper``: a data range of 2,
         with which the paper's figures fit (it prints 0.812 for blurred input where others
         print 0.725). The two must not be compared with each other.
     where
         Mean over these pixels only. The outermost 3 pixels never count: their windows
-        reach beyond the picture.
+        reach beyond the image.
     """
     inner = (slice(WINDOW // 2, -(WINDOW // 2)),) * 2
     return _mean(ssim_map(result, truth, preset)[inner], None if where is None else where[inner])
 
 
-def ssim_map(result: Picture, truth: Picture, preset: Preset = "default") -> Doubles:
+def ssim_map(result: ImageArray, truth: ImageArray, preset: Preset = "default") -> Doubles:
     """Give the structural similarity of every pixel (H, W), the mean over its channels."""
     if preset not in PRESETS:
         raise ConfigError(f"no preset of SSIM is called {preset!r}; choose {' or '.join(PRESETS)}")
     a, b = _clipped(result, truth), _clipped(truth, result)
     if min(a.shape[:2]) < WINDOW:
-        raise ImageError(f"SSIM needs pictures of at least {WINDOW} pixels, not {a.shape[:2]}")
+        raise ImageError(f"SSIM needs images of at least {WINDOW} pixels, not {a.shape[:2]}")
     _, full = structural_similarity(
         a,
         b,
@@ -109,22 +109,22 @@ def ssim_map(result: Picture, truth: Picture, preset: Preset = "default") -> Dou
     return _per_pixel(full)
 
 
-def _clipped(picture: Picture, other: Picture) -> Doubles:
-    return np.clip(_checked(picture, other), 0, 1)
+def _clipped(image: ImageArray, other: ImageArray) -> Doubles:
+    return np.clip(_checked(image, other), 0, 1)
 
 
-def _checked(picture: Picture, other: Picture) -> Doubles:
-    if picture.shape != other.shape or picture.ndim not in (2, 3) or not picture.size:
+def _checked(image: ImageArray, other: ImageArray) -> Doubles:
+    if image.shape != other.shape or image.ndim not in (2, 3) or not image.size:
         raise ImageError(
-            f"pictures of shapes {picture.shape} and {other.shape} cannot be compared; both must"
+            f"images of shapes {image.shape} and {other.shape} cannot be compared; both must"
             " be grey (H, W) or colour (H, W, C) and of one size"
         )
-    if picture.dtype.kind not in "fiub" or not np.isfinite(picture).all():
+    if image.dtype.kind not in "fiub" or not np.isfinite(image).all():
         raise ImageError(
-            f"a picture of {picture.dtype} that is no numbers, or NaN or infinite somewhere,"
+            f"an image of {image.dtype} that is no numbers, or NaN or infinite somewhere,"
             " cannot be compared"
         )
-    return picture.astype(np.float64)
+    return image.astype(np.float64)
 
 
 def _per_pixel(values: Doubles) -> Doubles:
@@ -138,7 +138,7 @@ def _mean(values: Doubles, where: Mask | None) -> float:
 WEIGHTS = "alexnet-owt-7be5be79.pth"
 """File of AlexNet's weights in torch's hub cache."""
 
-Measure = Callable[[Picture, Picture], float]
+Measure = Callable[[ImageArray, ImageArray], float]
 
 
 def why_no_lpips() -> str:
@@ -158,17 +158,17 @@ def weights_file() -> Path:
 
 
 def lpips_measure() -> Measure:
-    """Make the measure: LPIPS on AlexNet, pictures clipped to 0..1 and given as -1..1."""
+    """Make the measure: LPIPS on AlexNet, images clipped to 0..1 and given as -1..1."""
     import lpips  # type: ignore[import-not-found]
     import torch
 
     network = lpips.LPIPS(net="alex", verbose=False).eval()
 
-    def tensor(picture: Picture) -> torch.Tensor:
-        values = np.clip(np.asarray(picture, np.float32), 0, 1) * 2 - 1
+    def tensor(image: ImageArray) -> torch.Tensor:
+        values = np.clip(np.asarray(image, np.float32), 0, 1) * 2 - 1
         return torch.from_numpy(values).permute(2, 0, 1)[None].contiguous()
 
-    def measure(result: Picture, truth: Picture) -> float:
+    def measure(result: ImageArray, truth: ImageArray) -> float:
         with torch.no_grad():
             return float(network(tensor(result), tensor(truth)))
 

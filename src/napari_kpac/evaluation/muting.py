@@ -4,7 +4,7 @@ Not for: alpha as a measure of blur (probe).
 
 The rules. Muted alphas are 0 in every block. The cost is the PSNR of the network's result less
 that of its result with these alphas muted: over all pixels, and over those with a radius in a
-range, per picture that has 1 % of its pixels there. Tried are all alphas at once and those of
+range, per image that has 1 % of its pixels there. Tried are all alphas at once and those of
 each dilation, in the bins of radii (see ``bins``); and those of dilations 4 and 5, above 6 px
 and below 3 px. Where the radius is not known, all alphas at once over all pixels.
 """

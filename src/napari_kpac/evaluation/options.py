@@ -40,7 +40,7 @@ class EvaluateOptions(DataOptions):
     radius: float | None = option(
         None,
         "radius in pixels of the disc that wiener and richardson-lucy take as the blur; by "
-        "default they estimate a Gaussian for each picture",
+        "default they estimate a Gaussian for each image",
         float,
     )
     noise: tuple[float, ...] = option(
@@ -48,12 +48,12 @@ class EvaluateOptions(DataOptions):
     )
     fit_exposure: bool = option(
         False,
-        "fit gain and offset of each channel to the sharp picture before scores are computed, "
-        "since pictures of real pairs differ in exposure",
+        "fit gain and offset of each channel to the sharp image before scores are computed, "
+        "since images of real pairs differ in exposure",
     )
     ssim: str = option("default", "scale of SSIM: default, or paper (not comparable)")
     lpips: bool = option(True, "measure LPIPS too, where its package and weights are there")
-    limit: int | None = option(None, "use only the first pictures or photographs", int)
+    limit: int | None = option(None, "use only the first images or photographs", int)
     seed: int = option(0, "of noise and synthetic data; another seed is another benchmark", int)
     device: str = option("auto", "auto, cpu, or one of the devices here (cuda:0, mps, xpu:0)")
 
@@ -73,7 +73,7 @@ class EvaluateOptions(DataOptions):
         if self.ssim not in SSIM_PRESETS:
             raise ConfigError(f"ssim={self.ssim!r}: must be {' or '.join(SSIM_PRESETS)}")
         if self.fit_exposure and self.kind == "cuhk":
-            raise ConfigError("fit_exposure goes with pairs of pictures, not cuhk")
+            raise ConfigError("fit_exposure goes with pairs of images, not cuhk")
         if self.limit is not None and self.limit < 1:
             raise ConfigError(f"limit={self.limit}: must be 1 or more")
         if self.seed < 0:

@@ -1,4 +1,4 @@
-"""A page of HTML that stands alone: no script, no font, no picture from anywhere else.
+"""A page of HTML that stands alone: no script, no font, no image from anywhere else.
 
 Not for: what is on it (report).
 """
@@ -13,7 +13,7 @@ from html import escape
 import imagecodecs
 import numpy as np
 
-from napari_kpac.evaluation.metrics import Picture
+from napari_kpac.evaluation.metrics import ImageArray
 from napari_kpac.evaluation.tables import Table
 
 STYLE = """
@@ -74,9 +74,9 @@ def table_html(table: Table) -> str:
     )
 
 
-def picture_html(picture: Picture, caption: str, *, width: int | None = None) -> str:
-    """Put a picture in 0..1 into the page, as PNG."""
-    pixels = np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8)
+def image_html(image: ImageArray, caption: str, *, width: int | None = None) -> str:
+    """Put an image in 0..1 into the page, as PNG."""
+    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     png = base64.b64encode(imagecodecs.png_encode(np.ascontiguousarray(pixels))).decode()
     shown = width or pixels.shape[1]
     return (

@@ -1,4 +1,4 @@
-"""Sheets of captioned pictures and line plots, drawn with NumPy and Pillow.
+"""Sheets of captioned images and line plots, drawn with NumPy and Pillow.
 
 Not for: what is on them.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-Picture = npt.NDArray[np.uint8]
+ImageArray = npt.NDArray[np.uint8]
 Cell = tuple[npt.NDArray[Any], str]
 Line = tuple[str, npt.NDArray[Any], npt.NDArray[Any], tuple[int, int, int], bool]
 """Label, x, y, colour, and whether to draw dots instead of a line."""
@@ -25,10 +25,10 @@ FAINT = (205, 205, 205)
 
 def sheet(
     title: str, rows: Sequence[Sequence[Cell]], *, side: int = 200, whole: bool = False
-) -> Picture:
-    """Lay out rows of pictures in 0..1, each with a caption of up to two lines below it.
+) -> ImageArray:
+    """Lay out rows of images in 0..1, each with a caption of up to two lines below it.
 
-    Pictures are shown as squares of that side, cut from their middle; ``whole`` shows all of
+    Images are shown as squares of that side, cut from their middle; ``whole`` shows all of
     them instead, the longest side of that length.
     """
     caption = 2 * (TEXT + 4)
@@ -49,7 +49,7 @@ def sheet(
     return np.asarray(canvas)
 
 
-def kernel_picture(kernel: npt.NDArray[Any], reach: int | None = None) -> npt.NDArray[np.float64]:
+def kernel_image(kernel: npt.NDArray[Any], reach: int | None = None) -> npt.NDArray[np.float64]:
     """Show a kernel: grey is zero, white and black its largest magnitude, on a root scale."""
     half = kernel.shape[0] // 2
     reach = half if reach is None else min(reach, half)
@@ -59,7 +59,7 @@ def kernel_picture(kernel: npt.NDArray[Any], reach: int | None = None) -> npt.ND
     return shown
 
 
-def plot(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> Picture:
+def plot(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> ImageArray:
     """Draw lines over a grid, with a legend."""
     width, height, left, top, right, bottom = 900, 560, 90, 76, 25, 60
     fine = 2
@@ -102,25 +102,25 @@ def plot(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> Pi
     return np.asarray(canvas.resize((width, height), Image.Resampling.LANCZOS))
 
 
-def _whole(picture: npt.NDArray[Any], side: int) -> Image.Image:
-    """Scale a picture to a longest side."""
-    image = _image(picture)
+def _whole(pixels: npt.NDArray[Any], side: int) -> Image.Image:
+    """Scale a pixels to a longest side."""
+    image = _image(pixels)
     scale = side / max(image.size)
     size = round(image.width * scale), round(image.height * scale)
     return image.resize(size, Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)
 
 
-def _image(picture: npt.NDArray[Any]) -> Image.Image:
-    pixels = np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8)
+def _image(pixels: npt.NDArray[Any]) -> Image.Image:
+    pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
     return Image.fromarray(pixels).convert("RGB")
 
 
-def _fitted(picture: npt.NDArray[Any], side: int) -> Image.Image:
-    """Cut the middle square of a picture, or enlarge a small one in whole steps."""
-    height, width = picture.shape[:2]
+def _fitted(pixels: npt.NDArray[Any], side: int) -> Image.Image:
+    """Cut the middle square of a pixels, or enlarge a small one in whole steps."""
+    height, width = pixels.shape[:2]
     square = min(height, width, side) if max(height, width) > side else max(height, width)
     top, left = (height - square) // 2, (width - square) // 2
-    image = _image(picture[top : top + square, left : left + square])
+    image = _image(pixels[top : top + square, left : left + square])
     return image.resize((side, side), Image.Resampling.NEAREST)
 
 

@@ -82,7 +82,7 @@ DETECTION = {
     "alpha_1 of block 1, enlarged 4 times": {"F-measure": 0.832, "accuracy": 0.784},
     "EBDB": {"F-measure": 0.839, "accuracy": 0.765},
 }
-"""On 200 pictures of CUHK; how the paper defines its F-measure it does not say."""
+"""On 200 images of CUHK; how the paper defines its F-measure it does not say."""
 
 KERNEL_EXAMPLE = {"psnr_direct": 21.64, "psnr_upsampled": 21.59, "psnr_between": 51.09}
 DEBLUR_EXAMPLE = {"equal": 0.874, "nnls": 0.925}

@@ -1,13 +1,13 @@
 """What a network's attention says about blur whose radius is known.
 
-Not for: blur maps of pictures whose blur is not known (detection).
+Not for: blur maps of images whose blur is not known (detection).
 
 The rules. Separation: pixels with texture (see ``texture``) whose radius is above 2 px count as
 blurred, those below 0.5 px as sharp, others not at all; every fourth pixel of every fourth row
-is taken, all pictures together, and ROC AUC is the chance that a blurred pixel has the larger
-value. Alphas are those of block 1 at image resolution, of the picture as it is (upsampling 1).
-Sharp kept: PSNR of the network's result for the sharp picture, with the noise that the blurred
-one has, against the sharp picture; noise of 1 % alone leaves 40 dB, of 3 % 30.5 dB.
+is taken, all images together, and ROC AUC is the chance that a blurred pixel has the larger
+value. Alphas are those of block 1 at image resolution, of the image as it is (upsampling 1).
+Sharp kept: PSNR of the network's result for the sharp image, with the noise that the blurred
+one has, against the sharp image; noise of 1 % alone leaves 40 dB, of 3 % 30.5 dB.
 Muting: see ``muting``.
 """
 
@@ -26,7 +26,7 @@ from napari_kpac.detection.estimators import local_variance_blur
 from napari_kpac.detection.scores import Curve
 from napari_kpac.evaluation.benchmark import textured
 from napari_kpac.evaluation.methods import ModelComparator
-from napari_kpac.evaluation.metrics import Doubles, Mask, Picture, fitted, psnr, squared_error
+from napari_kpac.evaluation.metrics import Doubles, ImageArray, Mask, fitted, psnr, squared_error
 from napari_kpac.evaluation.muting import (
     LARGE,
     LARGE_RANGES_PX,
@@ -56,7 +56,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """What was found on one picture."""
+    """What was found on one image."""
 
     restored: Floats
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -66,23 +66,23 @@ class Probe:
 def examine(
     network: ModelComparator, pair: Pair, focused: Pair | None = None, *, fit: bool = False
 ) -> Probe:
-    """Deblur a picture, with alphas muted too, and look at the attention where radii are known.
+    """Deblur an image, with alphas muted too, and look at the attention where radii are known.
 
     Parameters
     ----------
     network
         A model.
     pair
-        The picture.
+        The image.
     focused
-        The same scene with the sharp picture in place of the blurred one; by default made from
+        The same scene with the sharp image in place of the blurred one; by default made from
         the pair, without noise.
     fit
         Fit gain and offset of each channel to the truth before costs are computed.
     """
     from napari_kpac.engine import Modulation
 
-    def error(image: Picture) -> Doubles:
+    def error(image: ImageArray) -> Doubles:
         return squared_error(fitted(image, pair.sharp) if fit else image, pair.sharp)
 
     tried = mutings(network.dilations, radius_known=pair.radius is not None)
@@ -104,7 +104,7 @@ def examine(
 
 
 def in_focus(pair: Pair) -> Pair:
-    """Return a scene with the sharp picture in place of the blurred one and its views."""
+    """Return a scene with the sharp image in place of the blurred one and its views."""
     return replace(pair, blurred=pair.sharp, views=pair.views and (pair.sharp, pair.sharp))
 
 
@@ -121,7 +121,7 @@ def variance_evidence(pair: Pair) -> Evidence | None:
 
 
 def evidence(pair: Pair, maps: Mapping[str, npt.NDArray[np.float32]]) -> Evidence | None:
-    """Collect the pixels of a picture on which a measure of blur is judged."""
+    """Collect the pixels of an image on which a measure of blur is judged."""
     if pair.radius is None:
         return None
     grid = (slice(None, None, STRIDE),) * 2
@@ -132,7 +132,7 @@ def evidence(pair: Pair, maps: Mapping[str, npt.NDArray[np.float32]]) -> Evidenc
 
 
 def separation(found: Iterable[Evidence]) -> dict[str, float]:
-    """Give the ROC AUC of every measure over the pixels of all pictures.
+    """Give the ROC AUC of every measure over the pixels of all images.
 
     Empty where there are no blurred or no sharp pixels. The AUC of the opposite polarity,
     larger = sharper, is one minus that.

@@ -19,7 +19,7 @@ from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.evaluation.bins import BINS, column
 from napari_kpac.evaluation.cases import SHOWN, Case, best_and_worst
 from napari_kpac.evaluation.drawing import line_plot
-from napari_kpac.evaluation.page import Section, folded, page, picture_html, table_html
+from napari_kpac.evaluation.page import Section, folded, image_html, page, table_html
 from napari_kpac.evaluation.study import PairStudy
 from napari_kpac.evaluation.summary import INPUT, Line
 from napari_kpac.evaluation.tables import Table, number, tables_of
@@ -77,12 +77,12 @@ def environment() -> dict[str, Any]:
 def page_of(found: Evaluation, cases: Sequence[tuple[str, Case]]) -> str:
     """Put the page together."""
     options = found.options
-    pictures = len({row.picture for row in found.ledger.rows})
-    introduction = f"{pictures} pictures of dataset {options.kind}, split {options.split}."
+    images = len({row.image for row in found.ledger.rows})
+    introduction = f"{images} images of dataset {options.kind}, split {options.split}."
     sections = [Section(table.title, table_html(table)) for table in tables_of(found)]
     if isinstance(found.study, PairStudy):
         sections += [*_plots(found), *_case_sections(cases)]
-    sections.append(Section("Every picture", folded("show", table_html(_rows(found)))))
+    sections.append(Section("Every image", folded("show", table_html(_rows(found)))))
     for title, content in (("Settings", found.study.settings), ("Environment", environment())):
         sections.append(Section(title, f"<pre>{_json(content)}</pre>"))
     return page(TITLE, introduction, sections)
@@ -100,7 +100,7 @@ def _plots(found: Evaluation) -> list[Section]:
         drawn = line_plot(series, places, x="radius of the blur in px", y="PSNR gained in dB")
         sections.append(Section("Gain by radius", drawn))
     noise = found.options.noise[0]
-    names = list(dict.fromkeys(row.picture for row in found.ledger.rows))
+    names = list(dict.fromkeys(row.image for row in found.ledger.rows))
 
     def score(name: str, method: str) -> float | None:
         row = found.ledger.find((name, method, noise))
@@ -112,9 +112,9 @@ def _plots(found: Evaluation) -> list[Section]:
         for method in dict.fromkeys(line.method for line in found.lines)
     ]
     drawn = line_plot(
-        series, [""] * len(names), x="pictures, by the PSNR of the input", y="PSNR in dB"
+        series, [""] * len(names), x="images, by the PSNR of the input", y="PSNR in dB"
     )
-    sections.append(Section("PSNR of every picture", drawn))
+    sections.append(Section("PSNR of every image", drawn))
     return sections
 
 
@@ -128,8 +128,8 @@ def _case_sections(cases: Sequence[tuple[str, Case]]) -> list[Section]:
         shown = [case for which, case in cases if which == kind]
         if shown:
             body = "".join(
-                f"<h3>{escape(case.picture)}: {number(case.gain, 'psnr')} dB gained</h3>"
-                + "".join(picture_html(crop, caption) for crop, caption in case.crops)
+                f"<h3>{escape(case.image)}: {number(case.gain, 'psnr')} dB gained</h3>"
+                + "".join(image_html(crop, caption) for crop, caption in case.crops)
                 for case in shown
             )
             sections.append(Section(f"The {kind} cases of {shown[0].method}", body))
@@ -140,10 +140,10 @@ def _rows(found: Evaluation) -> Table:
     columns = found.ledger.columns
     return Table(
         "",
-        ("picture", "method", "noise %", *columns),
+        ("image", "method", "noise %", *columns),
         [
             (
-                row.picture,
+                row.image,
                 row.method,
                 f"{row.noise:g}",
                 *(number(row.scores.get(name), name) for name in columns),

@@ -1,8 +1,8 @@
-"""The results of an evaluation, one row for each picture, method and noise; also on disk.
+"""The results of an evaluation, one row for each image, method and noise; also on disk.
 
 In a folder, each row is appended to ``results.csv`` as soon as it is measured, so that a run
 that was killed goes on where it stopped and ends with the same file. Not for: means over
-pictures (summary).
+images (summary).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ RESULTS = "results.csv"
 SETTINGS = "settings.json"
 EVIDENCE = "evidence"
 """Folder of the pixels by which measures of blur are judged."""
-NAMES = ("picture", "method", "noise")
+NAMES = ("image", "method", "noise")
 
 Key = tuple[str, str, float]
-"""Picture, method, noise."""
+"""Image, method, noise."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Scores of one method on one picture."""
+    """Scores of one method on one image."""
 
-    picture: str
+    image: str
     method: str
     noise: float
     scores: Mapping[str, float]
@@ -48,7 +48,7 @@ class Row:
     @property
     def key(self) -> Key:
         """What tells rows apart."""
-        return self.picture, self.method, self.noise
+        return self.image, self.method, self.noise
 
 
 class Ledger:
@@ -103,7 +103,7 @@ class Ledger:
         self._rows[row.key] = row
 
     def evidence(self, method: str, noise: float) -> list[Evidence]:
-        """Give what was collected for a method, picture by picture."""
+        """Give what was collected for a method, image by image."""
         found = [self.evidence_of(key) for key in self._rows if key[1:] == (method, noise)]
         return [each for each in found if each is not None]
 
@@ -155,7 +155,7 @@ class Ledger:
 
     def _append(self, path: Path, row: Row) -> None:
         cells = [repr(row.scores[name]) if name in row.scores else "" for name in self.columns]
-        append(path, _line([row.picture, row.method, repr(row.noise), *cells]))
+        append(path, _line([row.image, row.method, repr(row.noise), *cells]))
 
     def _evidence_file(self, key: Key) -> Path:
         digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]

@@ -142,7 +142,7 @@ class Measure:
 def bench_steps(
     model: str = "default", *, repeats: int = 3, large: bool = False, huge: bool = False
 ) -> Steps[list[Measure]]:
-    """Measure everything; ``large`` adds 12 megapixels, ``huge`` a 100-megapixel picture."""
+    """Measure everything; ``large`` adds 12 megapixels, ``huge`` a 100-megapixel image."""
     net = prepare(model, CPU)
     found: list[Measure] = []
     total = repeats + (5 if large else 1) + (1 if huge else 0)
@@ -249,7 +249,7 @@ def check_devices(model: str = "default") -> list[Measure]:
 def peak_memory(
     height: int, width: int, *, kept: bool | None = None, budget: int | None = None
 ) -> int:
-    """Peak resident memory in bytes of a fresh process that deblurs a picture of that size."""
+    """Peak resident memory in bytes of a fresh process that deblurs an image of that size."""
     call = [sys.executable, "-m", "napari_kpac.evaluation.speed", str(height), str(width)]
     call += [str(kept), str(budget)]
     done = subprocess.run(call, capture_output=True, text=True, check=True)  # noqa: S603
@@ -259,9 +259,9 @@ def peak_memory(
 def _jobs(net: KPACNet) -> dict[str, Callable[[], object]]:
     """Return what is timed, by name; everything is warmed up once."""
     rng = np.random.default_rng(0)
-    picture = rng.random((*SIZE, 3), dtype=np.float32)
+    image = rng.random((*SIZE, 3), dtype=np.float32)
     small = rng.random((*SLIDER_SIZE, 3), dtype=np.float32)
-    x = torch.from_numpy(picture).permute(2, 0, 1)[None] * 2 - 1
+    x = torch.from_numpy(image).permute(2, 0, 1)[None] * 2 - 1
     naive = NaiveForward(net)
     square = torch.rand(2048, 2048)
     session = Session(small, net, "cpu", range="unit")
@@ -281,7 +281,7 @@ def _jobs(net: KPACNet) -> dict[str, Callable[[], object]]:
     return {
         "sgemm": lambda: square @ square,
         "naive": lambda: naive(x),
-        "forward": lambda: _forward(net, picture),
+        "forward": lambda: _forward(net, image),
         "forward small": lambda: _forward(net, small),
         "slider 1": lambda: slide(0),
         "slider 2": lambda: slide(net.config.blocks - 1),
@@ -323,9 +323,9 @@ def _timed(job: Callable[[], object], *, plain: bool) -> float:
         return time.perf_counter() - start
 
 
-def _forward(net: KPACNet, picture: npt.NDArray[np.float32]) -> torch.Tensor:
-    """Run the engine's stages on a picture in one piece, without the way back to pixels."""
-    reader = PlaneReader(picture, None, PixelRange(0.0, 1.0, "unit"), net.config.multiple)
+def _forward(net: KPACNet, image: npt.NDArray[np.float32]) -> torch.Tensor:
+    """Run the engine's stages on an image in one piece, without the way back to pixels."""
+    reader = PlaneReader(image, None, PixelRange(0.0, 1.0, "unit"), net.config.multiple)
     plan = make_plan(reader.padded, net.config, halo=net.halos.encode, tile=None, budget=1)
     with stores(plan, CPU, reader.dtype) as make:
         run = Stages(net, reader, plan, CPU, make)
@@ -360,11 +360,11 @@ def _noise(height: int, width: int) -> npt.NDArray[np.uint8]:
 def _richardson_lucy_seconds() -> float:
     from skimage.restoration import richardson_lucy
 
-    picture = np.random.default_rng(0).random((*SIZE, 3))
+    image = np.random.default_rng(0).random((*SIZE, 3))
     psf = np.full((15, 15), 1 / 225)
     start = time.perf_counter()
     for channel in range(3):
-        richardson_lucy(picture[..., channel], psf, num_iter=30)
+        richardson_lucy(image[..., channel], psf, num_iter=30)
     return time.perf_counter() - start
 
 

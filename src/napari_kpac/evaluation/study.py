@@ -25,7 +25,7 @@ from napari_kpac.evaluation.methods import (
     make_models,
     make_rival,
 )
-from napari_kpac.evaluation.metrics import Picture, lpips_measure, why_no_lpips
+from napari_kpac.evaluation.metrics import ImageArray, lpips_measure, why_no_lpips
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.probe import (
     Evidence,
@@ -38,7 +38,7 @@ from napari_kpac.evaluation.probe import (
 from napari_kpac.evaluation.results import Key, Row
 
 DIFFERENCE = "result minus sharp"
-"""The picture of a row that has a sign: the mean over the channels."""
+"""The image of a row that has a sign: the mean over the channels."""
 
 
 class PairStudy:
@@ -70,7 +70,7 @@ class PairStudy:
             for index, noise, comparator in self._order
         ]
         if len(set(self.keys)) < len(self.keys):
-            raise ConfigError("two pictures have the same name; rename one, results go by names")
+            raise ConfigError("two images have the same name; rename one, results go by names")
         self.lpips_missing = why_no_lpips() if options.lpips else "not asked for"
         self._lpips = None if self.lpips_missing else lpips_measure()
         self._last: tuple[tuple[int, float], Pair] | None = None
@@ -82,7 +82,7 @@ class PairStudy:
         return {
             "options": self.options.to_dict(),
             "methods": {each.name: dict(each.settings) for each in self.comparators},
-            "pictures": [self.pairs.name(index) for index in range(self.count)],
+            "images": [self.pairs.name(index) for index in range(self.count)],
         }
 
     def measure(self, index: int) -> tuple[Row, Evidence | None]:
@@ -97,8 +97,8 @@ class PairStudy:
             probe = Probe(comparator.restore(pair.blurred, pair.views), evidence=found)
         return Row(*self.keys[index], self._scores(probe, pair)), probe.evidence
 
-    def pictures(self, index: int) -> Mapping[str, Picture]:
-        """Make the pictures of one row again: what went in, what came out, and the truth."""
+    def images(self, index: int) -> Mapping[str, ImageArray]:
+        """Make the images of one row again: what went in, what came out, and the truth."""
         number, noise, comparator = self._order[index]
         pair = self.pair(number, noise)
         restored = comparator.restore(pair.blurred, pair.views)
@@ -117,7 +117,7 @@ class PairStudy:
             self._last = (number, noise), pair
         return self._last[1]
 
-    def as_scored(self, restored: Picture, truth: Picture) -> Picture:
+    def as_scored(self, restored: ImageArray, truth: ImageArray) -> ImageArray:
         """Return a result as it is compared with the truth: fitted to it where that is asked."""
         return metrics.fitted(restored, truth) if self.options.fit_exposure else restored
 
@@ -151,9 +151,9 @@ def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
     if percent == 0:
         return pair
 
-    def noisy(picture: Floats, view: int) -> Floats:
+    def noisy(image: Floats, view: int) -> Floats:
         rng = np.random.default_rng((*seed, round(1000 * percent), view))
-        return (picture + rng.normal(0, percent / 100, picture.shape)).astype(np.float32)
+        return (image + rng.normal(0, percent / 100, image.shape)).astype(np.float32)
 
     views = pair.views and (noisy(pair.views[0], 1), noisy(pair.views[1], 2))
     return replace(pair, blurred=noisy(pair.blurred, 0), views=views)

@@ -1,4 +1,4 @@
-"""Means over pictures: what the tables show.
+"""Means over images: what the tables show.
 
 Not for: measuring, or how tables are printed.
 """
@@ -27,17 +27,17 @@ class Line:
 
     method: str
     noise: float
-    pictures: int
+    images: int
     means: Mapping[str, float]
-    """Mean of each column over the pictures that have a value there."""
+    """Mean of each column over the images that have a value there."""
     counts: Mapping[str, int]
-    """Number of those pictures."""
+    """Number of those images."""
     gains: Mapping[str, float]
     """PSNR above that of the input, in all and by bin, in dB."""
     mean_gain: float | None
     """Mean of the gains in the bins from 1 to 8 px."""
     worst_gain: float | None
-    """Smallest gain of a picture over all its pixels."""
+    """Smallest gain of an image over all its pixels."""
     muted_gains: Mapping[str, float]
     """Gain with every alpha muted: of all pixels, and in the mean of the bins from 1 to 8 px."""
     share_through_alpha: Mapping[str, float]
@@ -78,7 +78,7 @@ def summarise(ledger: Ledger) -> list[Line]:
             Line(
                 method=method,
                 noise=noise,
-                pictures=len(rows[method, noise]),
+                images=len(rows[method, noise]),
                 means=mine,
                 counts={name: len(values) for name, values in group.items()},
                 gains=gains,
@@ -116,10 +116,10 @@ def _mean_of(values: Mapping[str, float], names: Sequence[str]) -> float | None:
 
 
 def _worst_gain(rows: Sequence[Row], ledger: Ledger) -> float | None:
-    """Return the smallest gain of a picture; None where there is no input to compare with."""
+    """Return the smallest gain of an image; None where there is no input to compare with."""
     gains = []
     for row in rows:
-        before = ledger.find((row.picture, INPUT, row.noise))
+        before = ledger.find((row.image, INPUT, row.noise))
         if before is not None and "psnr" in row.scores:
             gains.append(row.scores["psnr"] - before.scores["psnr"])
     finite = [gain for gain in gains if np.isfinite(gain)]

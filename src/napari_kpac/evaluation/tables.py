@@ -45,7 +45,7 @@ def tables_of(found: Evaluation) -> list[Table]:
     notes += [f"LPIPS {lpips}"] if lpips else []
     notes += [FITTED] if found.options.fit_exposure else []
     measures = ("psnr", "ssim", "mae", "lpips")
-    tables = [_means("All pixels, mean over pictures", lines, measures, note="; ".join(notes))]
+    tables = [_means("All pixels, mean over images", lines, measures, note="; ".join(notes))]
     binned = any(line.mean_gain is not None or _binned(line) for line in lines)
     if any(line.method != INPUT for line in lines):
         tables.append(_through_alpha(lines, binned=binned))
@@ -96,7 +96,7 @@ def _by_radius(lines: Sequence[Line]) -> list[Table]:
             "Does no harm, and uses its dilations (dB)",
             [line for line in lines if SHARP_KEPT in line.means],
             (SHARP_KEPT, MUTED_FAR, MUTED_NEAR),
-            "sharp kept: the noise that is added is on the sharp picture as well",
+            "sharp kept: the noise that is added is on the sharp image as well",
         ),
         _muting(lines),
         Table(
@@ -143,7 +143,7 @@ def _through_alpha(lines: Sequence[Line], *, binned: bool) -> Table:
             for line in lines
             if line.method != INPUT
         ],
-        "worst: of a picture; everything muted: the gain with all alphas 0 in every block; "
+        "worst: of an image; everything muted: the gain with all alphas 0 in every block; "
         "through alpha: the share of the gain that is lost then, where there is a gain",
     )
 
@@ -163,7 +163,7 @@ def _muting(lines: Sequence[Line]) -> Table:
             for line in lines
             for muted in _muted(line)
         ],
-        "muted in every block; mean over the pictures that have 1 % of their pixels there",
+        "muted in every block; mean over the images that have 1 % of their pixels there",
     )
 
 
@@ -176,11 +176,11 @@ def _muted(line: Line) -> list[str]:
 def _means(title: str, lines: Sequence[Line], columns: Sequence[str], note: str = "") -> Table:
     return Table(
         title,
-        ("method", "noise %", "pictures", *(_heading(name) for name in columns)),
+        ("method", "noise %", "images", *(_heading(name) for name in columns)),
         [
             (
                 *_name(line),
-                str(line.pictures),
+                str(line.images),
                 *(number(line.means.get(name), name) for name in columns),
             )
             for line in lines
@@ -246,11 +246,11 @@ def _detection(lines: Sequence[Line]) -> list[Table]:
     tables = [
         Table(
             f"Blur detection, {measure}, by rule for the threshold",
-            ("measure of blur", "pictures", *RULE_NAMES),
+            ("measure of blur", "images", *RULE_NAMES),
             [
                 (
                     line.method,
-                    str(line.pictures),
+                    str(line.images),
                     *(
                         number(line.means.get(f"{measure} by {rule}"), measure)
                         for rule in RULE_NAMES
@@ -258,7 +258,7 @@ def _detection(lines: Sequence[Line]) -> list[Table]:
                 )
                 for line in lines
             ],
-            "the number behind F is beta squared; best F takes the best threshold of each picture",
+            "the number behind F is beta squared; best F takes the best threshold of each image",
         )
         for measure in MEASURED
     ]
@@ -277,5 +277,5 @@ def _paper_detection() -> Table:
             (name, printed(scores["F-measure"], 3), printed(scores["accuracy"], 3))
             for name, scores in paper.DETECTION.items()
         ],
-        "the paper's, on 200 pictures of CUHK; it does not define its F-measure or threshold",
+        "the paper's, on 200 images of CUHK; it does not define its F-measure or threshold",
     )

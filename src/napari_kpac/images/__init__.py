@@ -1,4 +1,4 @@
-"""Pictures and stacks as files, one module per family of formats.
+"""Images and stacks as files, one module per family of formats.
 
 Not for: what the pixels mean (engine).
 """
@@ -11,18 +11,18 @@ from napari_kpac.images.formats import (
     TIFF,
     WRITABLE,
     ZARR,
-    Picture,
+    ImageFile,
     description_of,
-    is_picture,
-    open_picture,
+    is_image_file,
+    open_image,
     read_image,
     read_mask,
     write_image,
     write_map,
 )
 from napari_kpac.images.metadata import Metadata
-from napari_kpac.images.sizes import list_pictures, picture_size
-from napari_kpac.images.targets import Target, check_target, start_picture
+from napari_kpac.images.sizes import image_size, list_images
+from napari_kpac.images.targets import Target, check_target, start_image
 
 __all__ = [
     "PLAIN",
@@ -32,18 +32,18 @@ __all__ = [
     "TIFF",
     "WRITABLE",
     "ZARR",
+    "ImageFile",
     "Metadata",
-    "Picture",
     "Target",
     "check_target",
     "description_of",
-    "is_picture",
-    "list_pictures",
-    "open_picture",
-    "picture_size",
+    "image_size",
+    "is_image_file",
+    "list_images",
+    "open_image",
     "read_image",
     "read_mask",
-    "start_picture",
+    "start_image",
     "write_image",
     "write_map",
 ]

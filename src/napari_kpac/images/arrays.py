@@ -29,7 +29,7 @@ class MappedArray:
         self.stored = np.dtype(dtype)
         self.dtype = self.stored.newbyteorder("=")
         self.offset = offset
-        # Any rows of a picture can be read for their own price.
+        # Any rows of an image can be read for their own price.
         first = rows if rows else max(len(self.shape) - 2, 0)
         self.chunks = (1,) * first + (min(ROWS, self.shape[first]), *self.shape[first + 1 :])
 

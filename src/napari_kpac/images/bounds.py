@@ -16,7 +16,7 @@ from napari_kpac.core.errors import FileError
 UNQUESTIONED = 64_000_000
 """Bytes that any file may claim."""
 SPARSE = 50_000
-"""Bytes of pixels that a byte of a file can stand for: much more than real pictures have."""
+"""Bytes of pixels that a byte of a file can stand for: much more than real images have."""
 DEFLATED = 1_100
 """The same for DEFLATE, which cannot do better."""
 MOST_PLANES = 10_000_000

@@ -29,12 +29,12 @@ WRITABLE = SUFFIXES + ZARR
 READABLE = WRITABLE + RAW
 
 UNREADABLE = Exception
-"""What libraries raise for files that are damaged, or no pictures: there is no end to the list,
+"""What libraries raise for files that are damaged, or no images: there is no end to the list,
 every codec has an error of its own."""
 
 
 @dataclass
-class Picture:
+class ImageFile:
     """An opened file: its pixels, loaded or read as they are needed, and what it says of them."""
 
     path: Path
@@ -46,21 +46,21 @@ class Picture:
         """Close the file; an array that was not loaded cannot be read any more."""
         self._open.close()
 
-    def __enter__(self) -> Picture:
+    def __enter__(self) -> ImageFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def is_picture(path: Path) -> bool:
+def is_image_file(path: Path) -> bool:
     """Tell by name (or, of a folder, by what is in it) whether this can be read."""
     if path.is_dir():
         return zarrs.is_zarr(path) or path.suffix.lower() in ZARR
     return path.suffix.lower() in PLAIN + TIFF + RAW
 
 
-def open_picture(path: Path, *, whole: bool = False) -> Picture:
+def open_image(path: Path, *, whole: bool = False) -> ImageFile:
     """Open a file with its bit depth; the orientation of a photograph is applied.
 
     Large TIFF files and Zarr arrays stay where they are, unless they are wanted whole.
@@ -78,10 +78,10 @@ def open_picture(path: Path, *, whole: bool = False) -> Picture:
             else:
                 array, metadata = plain.read(path)
             if 0 in array.shape:
-                raise FileError(f"{path}: an empty picture, of shape {tuple(array.shape)}")
+                raise FileError(f"{path}: an empty image, of shape {tuple(array.shape)}")
             if whole:
                 array = _whole(path, array)
-            return Picture(path, array, metadata, stack.pop_all())
+            return ImageFile(path, array, metadata, stack.pop_all())
     except FileNotFoundError as error:
         raise FileError(f"{path}: there is no such file") from error
     except KpacError:
@@ -102,9 +102,9 @@ def _whole(path: Path, array: Any) -> npt.NDArray[Any]:
 
 
 def read_image(path: Path) -> npt.NDArray[Any]:
-    """Read a picture whole, with its bit depth; its orientation is applied."""
-    with open_picture(path, whole=True) as picture:
-        return np.asarray(picture.array)
+    """Read an image whole, with its bit depth; its orientation is applied."""
+    with open_image(path, whole=True) as image:
+        return np.asarray(image.array)
 
 
 def read_mask(path: Path) -> npt.NDArray[Any]:
@@ -113,14 +113,14 @@ def read_mask(path: Path) -> npt.NDArray[Any]:
     if pixels.ndim == 2 or pixels.shape[-1] not in (3, 4):
         return pixels
     if (pixels[..., :3] != pixels[..., :1]).any():
-        raise FileError(f"{path}: this is a colour picture; a mask must be black and white")
+        raise FileError(f"{path}: this is a colour image; a mask must be black and white")
     return pixels[..., 0]
 
 
 def write_image(
     path: Path, image: Any, description: str = "", metadata: Metadata | None = None
 ) -> Path:
-    """Write a picture, whole or not at all; the description goes into the file."""
+    """Write an image, whole or not at all; the description goes into the file."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise FileError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}")

@@ -46,7 +46,7 @@ class Metadata:
     """What only the format itself understands, by format: ``tiff``, ``zarr``."""
 
     def __post_init__(self) -> None:
-        """Leave out sizes that no pixel has: they must not cost the picture."""
+        """Leave out sizes that no pixel has: they must not cost the image."""
         if self.resolution is not None and not all(map(_is_size, self.resolution)):
             object.__setattr__(self, "resolution", None)
         kept = {axis: size for axis, size in self.scale.items() if _is_size(size)}
@@ -55,7 +55,7 @@ class Metadata:
         object.__setattr__(self, "units", units)
 
     @property
-    def picture_scale(self) -> tuple[tuple[float, float], str] | None:
+    def image_scale(self) -> tuple[tuple[float, float], str] | None:
         """Size of a pixel along rows and columns and its unit; None where unknown."""
         if "Y" not in self.scale or "X" not in self.scale:
             return None
@@ -93,7 +93,7 @@ def plain_exif(exif: Image.Exif, tags: tuple[int, ...] | None = None) -> bytes |
     try:
         return bytes(kept.tobytes()).removeprefix(b"Exif\0\0")
     except (ValueError, TypeError, OverflowError, AttributeError):
-        # EXIF that cannot be encoded again must not cost the picture.
+        # EXIF that cannot be encoded again must not cost the image.
         return None
 
 
@@ -115,7 +115,7 @@ def load_exif(block: bytes) -> Image.Exif:
 
 
 def upright(pixels: Array, orientation: int) -> Array:
-    """Turn a picture (H, W, ...) the right way up, by the number that EXIF gives for it."""
+    """Turn an image (H, W, ...) the right way up, by the number that EXIF gives for it."""
     if orientation in (5, 6, 7, 8):
         pixels = np.swapaxes(pixels, 0, 1)
     if orientation in (3, 4, 7, 8):

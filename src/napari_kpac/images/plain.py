@@ -69,7 +69,7 @@ def _check_chunks(path: Path) -> None:
 
 
 def read(path: Path) -> tuple[Array, Metadata]:
-    """Read a picture with its bit depth; its orientation is applied."""
+    """Read an image with its bit depth; its orientation is applied."""
     with opened(path) as image:
         info = dict(image.info)
         deep = image.format == "PNG" and _is_deep(path)
@@ -92,7 +92,7 @@ def read(path: Path) -> tuple[Array, Metadata]:
 
 
 def write(path: Path, image: Array, metadata: Metadata, description: str, suffix: str) -> None:
-    """Write a picture; the suffix says as what."""
+    """Write an image; the suffix says as what."""
     check(path, image.shape, image.dtype, suffix)
     channels = 1 if image.ndim == 2 else image.shape[-1]
     icc = fitting_icc(metadata.icc, channels)
@@ -111,12 +111,12 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
     if dpi:
         about["dpi"] = tuple(max(1, round(value)) for value in dpi)
     # Colour at full resolution: what was just sharpened is not to be blurred again.
-    picture = Image.fromarray(image)
-    if picture.mode == "RGBA":
-        picture = picture.convert("RGB")
+    encodable = Image.fromarray(image)
+    if encodable.mode == "RGBA":
+        encodable = encodable.convert("RGB")
     # By way of memory: given a file, Pillow does not notice that the disk is full.
     encoded = io.BytesIO()
-    picture.save(encoded, format="JPEG", subsampling=0, **about)
+    encodable.save(encoded, format="JPEG", subsampling=0, **about)
     path.write_bytes(encoded.getbuffer())
 
 
@@ -128,7 +128,7 @@ def check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffix: str)
         )
     if len(shape) > 3 or (len(shape) == 3 and shape[-1] not in (3, 4)):
         raise FileError(
-            f"{path.name}: a {suffix} file holds one picture, not a stack of shape {shape}; "
+            f"{path.name}: a {suffix} file holds one image, not a stack of shape {shape}; "
             "write a TIFF file"
         )
 

@@ -1,4 +1,4 @@
-"""What can be said of picture files without reading their pixels.
+"""What can be said of image files without reading their pixels.
 
 Not for: the pixels (formats.py).
 """
@@ -19,8 +19,8 @@ TURNED = (5, 6, 7, 8)
 """Orientations that swap height and width."""
 
 
-def list_pictures(folder: Path) -> list[Path]:
-    """Return the pictures in a folder, by name; hidden files are left alone."""
+def list_images(folder: Path) -> list[Path]:
+    """Return the images in a folder, by name; hidden files are left alone."""
     try:
         return sorted(
             path
@@ -31,7 +31,7 @@ def list_pictures(folder: Path) -> list[Path]:
         raise FileError(f"{folder}: cannot be read as a folder ({error.strerror})") from error
 
 
-def picture_size(path: Path) -> tuple[int, int]:
+def image_size(path: Path) -> tuple[int, int]:
     """Return height and width of what :func:`read_image` would give, from the header alone.
 
     A file that seems to be cut off is read whole, to be sure.
@@ -39,7 +39,7 @@ def picture_size(path: Path) -> tuple[int, int]:
     Raises
     ------
     FileError
-        If the file holds no single picture of a common type, or ends too early.
+        If the file holds no single image of a common type, or ends too early.
     """
     try:
         if path.suffix.lower() in TIFF:
@@ -77,7 +77,7 @@ def _tiff_size(path: Path) -> tuple[int, int]:
     with tiff.opened(path) as file:
         shape, dtype = file.series[0].shape, file.series[0].dtype
         if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] > 4):
-            raise ValueError(f"shape {shape} is not that of one picture")
+            raise ValueError(f"shape {shape} is not that of one image")
         if dtype not in (np.uint8, np.uint16) and not np.issubdtype(dtype, np.floating):
             raise ValueError(f"pixels of type {dtype} are not supported")
         tiff.check_series(path, file, file.series[0], whole=True)

@@ -1,4 +1,4 @@
-"""Results that are written picture by picture, and appear when they are complete.
+"""Results that are written image by image, and appear when they are complete.
 
 Not for: the formats themselves.
 """
@@ -36,7 +36,7 @@ class Target(Protocol):
         """Leave nothing behind."""
 
 
-def start_picture(
+def start_image(
     path: Path,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],

@@ -365,7 +365,7 @@ def _series(path: Path, file: tifffile.TiffFile) -> Any:
         raise FileError(f"{path}: cannot be read as an image (there is no page in it)")
     if len(full) > 1:
         raise FileError(
-            f"{path}: holds {len(full)} pictures or stacks of different kinds; save them as files "
+            f"{path}: holds {len(full)} images or stacks of different kinds; save them as files "
             "of their own first"
         )
     return full[0]

@@ -1,6 +1,6 @@
-"""Defocus for a batch of pictures at once, as training wants it. Torch.
+"""Defocus for a batch of images at once, as training wants it. Torch.
 
-Not for: single pictures with a dtype (defocusing).
+Not for: single images with a dtype (defocusing).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Batch:
-    """Blurred pictures, and the radius that each pixel was blurred with."""
+    """Blurred images, and the radius that each pixel was blurred with."""
 
     image: Tensor
     """(B, C, H, W) in 0..1, encoded like the input."""
@@ -70,7 +70,7 @@ def defocus_batch(
     linear: bool = False,
     generator: torch.Generator | None = None,
 ) -> Batch:
-    """Blur a batch of pictures, each with its own radius map and aperture.
+    """Blur a batch of images, each with its own radius map and aperture.
 
     Parameters
     ----------
@@ -80,15 +80,15 @@ def defocus_batch(
         (B, H, W) signed circle-of-confusion radii in pixels; negative is nearer than the
         plane of focus.
     apertures
-        One for each picture.
+        One for each image.
     layers
         How many layers at most; where not given, about one for every half pixel of radius.
         A map with no more values than that is kept exactly.
     noise, highlights
-        For each picture: the sensor's noise, and by how many stops small blown-out spots
+        For each image: the sensor's noise, and by how many stops small blown-out spots
         are taken to be brighter than white.
     colours
-        For each picture, factors of the radius in each of its channels: a lens does not bring
+        For each image, factors of the radius in each of its channels: a lens does not bring
         all colours into focus at the same distance.
     dual
         Also make the left and right dual-pixel views.
@@ -102,7 +102,7 @@ def defocus_batch(
     counts = [len(given) for given in (apertures, noise, highlights, colours) if given is not None]
     if maps.shape != (batch, height, width) or any(count != batch for count in counts):
         raise ImageError(
-            f"{batch} pictures of {width}x{height} need as many radius maps, apertures and other"
+            f"{batch} images of {width}x{height} need as many radius maps, apertures and other"
             f" values; got maps of shape {maps.shape} and {len(apertures)} apertures"
         )
     check_finite(maps, "radius map")
@@ -110,8 +110,8 @@ def defocus_batch(
     reach = float(np.abs(maps).max()) * max(factors)
     if reach > min(height, width):
         raise ImageError(
-            f"a radius of {reach:g} pixels is larger than the picture ({width}x{height});"
-            " use a smaller radius or a larger picture"
+            f"a radius of {reach:g} pixels is larger than the image ({width}x{height});"
+            " use a smaller radius or a larger image"
         )
     with torch.no_grad():
         light = images if linear else to_linear(images)

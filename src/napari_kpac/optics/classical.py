@@ -36,7 +36,7 @@ class TwoStepOptions:
     exponent: float = EXPONENT
     """Of the prior on gradients."""
     weight: float = 2000.0
-    """Of the data against the prior; smaller for noisier pictures, and smaller than for a
+    """Of the data against the prior; smaller for noisier images, and smaller than for a
     blur that is the same everywhere, since at outlines the blur is of two sizes at once."""
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class TwoStepOptions:
 
 @dataclass(frozen=True)
 class TwoStep:
-    """A deblurred picture and the blur that was removed."""
+    """A deblurred image and the blur that was removed."""
 
     image: npt.NDArray[Any]
     """Same shape and type as the input."""
@@ -60,7 +60,7 @@ def two_step(
     *,
     sigma: npt.ArrayLike | None = None,
 ) -> TwoStep:
-    """Deblur a picture without a network.
+    """Deblur an image without a network.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def two_step(
     Returns
     -------
     TwoStep
-        The picture, and the defocus map.
+        The image, and the defocus map.
     """
     return finish(two_step_steps(image, options, sigma=sigma))
 
@@ -91,7 +91,7 @@ def two_step_steps(
     aperture = find_aperture(options.aperture)
     pixels = to_unit(image)
     if sigma is None:
-        # What is estimated is never a reason to fail: its kernel must fit into the picture.
+        # What is estimated is never a reason to fail: its kernel must fit into the image.
         fitting = (min(pixels.shape[:2]) - 1) // 2 / GAUSSIAN_REACH
         blur = np.minimum(defocus_map(pixels).sigma, np.float32(fitting))
     else:

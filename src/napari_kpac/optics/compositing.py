@@ -115,11 +115,11 @@ def composite(
         (B, C, H, W): what is seen in focus, and what spreads out of focus, where blown-out
         pixels may be brighter than white.
     scenes, apertures
-        The layers and the lens of each picture.
+        The layers and the lens of each image.
     dual
         Also make the left and right views.
     colours
-        For each picture, factors of the radius in each of its channels.
+        For each image, factors of the radius in each of its channels.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def composite(
 
 
 class _Group:
-    """Pictures that are blurred together, mirrored at their edges as far as the blur reaches."""
+    """Images that are blurred together, mirrored at their edges as far as the blur reaches."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Group:
         )
         self.rows, self.columns = (_mirror(n, self.margin) for n in (self.height, self.width))
         self.size = len(self.rows), len(self.columns)
-        self.pictures = [
+        self.images = [
             (
                 own,
                 own if bright is light else bright[b],
@@ -230,7 +230,7 @@ class _Group:
         return torch.stack(chosen)
 
     def _continued(self, b: int, i: int) -> list[Tensor]:
-        """Light, bright and index of a picture, continued behind what is nearer than a layer."""
+        """Light, bright and index of an image, continued behind what is nearer than a layer."""
         scene = self.scenes[b]
         first = scene.first_behind(i) if scene.occlude else 0
         if b not in self.continued or self.continued[b][0] != first:
@@ -238,8 +238,8 @@ class _Group:
             if behind is None:
                 behind = np.arange(self.height * self.width).reshape(self.height, self.width)
             pixels = torch.from_numpy(behind[self.rows[:, None], self.columns])
-            pixels = pixels.to(self.pictures[b][0].device)
-            light, bright, index = self.pictures[b]
+            pixels = pixels.to(self.images[b][0].device)
+            light, bright, index = self.images[b]
             planes = [plane.flatten(-2)[..., pixels] for plane in (light, index)]
             planes.insert(1, planes[0] if bright is light else bright.flatten(-2)[..., pixels])
             # Layers are drawn in order, so that only the latest is wanted again.
@@ -262,7 +262,7 @@ class _Group:
                 for view, shape in enumerate(shapes):
                     # In front of the plane of focus the image of the opening is upside down.
                     drawn[view, b, c, inside, inside] = shape if radius >= 0 else shape[::-1, ::-1]
-        kernels = torch.from_numpy(drawn).to(self.pictures[0][0].device)
+        kernels = torch.from_numpy(drawn).to(self.images[0][0].device)
         transfer: Tensor = torch.fft.rfft2(kernels, s=self.size)
         return transfer if self.masks == 1 else self._twice(transfer)
 
@@ -287,7 +287,7 @@ class _Group:
         return total
 
     def _empty(self) -> Tensor:
-        light = self.pictures[0][0]
+        light = self.images[0][0]
         planes = self.channels + self.masks
         shape = self.views, len(self.scenes), planes, self.height, self.width
         zeros: Tensor = light.new_zeros(shape)
@@ -303,7 +303,7 @@ class _Group:
 
 
 def _radius(scene: Layers, i: int) -> float:
-    """Radius of a layer; 0 where a picture has fewer layers than others of its batch."""
+    """Radius of a layer; 0 where an image has fewer layers than others of its batch."""
     return float(scene.radii[i]) if i < len(scene.radii) else 0.0
 
 

@@ -1,4 +1,4 @@
-"""``defocus``: blur one picture as a lens would.
+"""``defocus``: blur one image as a lens would.
 
 Not for: batches of tensors (batch), or files (datasets).
 """
@@ -18,7 +18,7 @@ from napari_kpac.optics.pixels import Floats, check_map, from_unit, to_unit
 
 @dataclass(frozen=True)
 class Defocused:
-    """A blurred picture and what it was blurred with."""
+    """A blurred image and what it was blurred with."""
 
     image: npt.NDArray[Any]
     """Same shape as the input."""
@@ -43,7 +43,7 @@ def defocus(
     linear: bool = False,
     dtype: npt.DTypeLike | None = None,
 ) -> Defocused:
-    """Blur a sharp picture as a lens that is out of focus would.
+    """Blur a sharp image as a lens that is out of focus would.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def defocus(
         "disc", "polygon", "gaussian", "rimmed", "random" (drawn from the seed), or an
         `Aperture`.
     seed
-        Of the noise and of a random aperture; the same seed gives the same picture.
+        Of the noise and of a random aperture; the same seed gives the same image.
     layers
         How many layers a map is cut into at most; None for one every half pixel or so.
     shot, read
@@ -68,14 +68,14 @@ def defocus(
     dual
         Also make the left and right dual-pixel views.
     linear
-        The picture is linear light already, not sRGB.
+        The image is linear light already, not sRGB.
     dtype
-        Of the result: uint8, uint16 or a float type; None for that of the picture.
+        Of the result: uint8, uint16 or a float type; None for that of the image.
 
     Returns
     -------
     Defocused
-        The blurred picture, the radius map as it was used, and the views.
+        The blurred image, the radius map as it was used, and the views.
 
     Examples
     --------

@@ -20,7 +20,7 @@ def smooth_along(
     planes
         What is smoothed.
     guide
-        (H, W) or (H, W, C): the picture whose edges are respected.
+        (H, W) or (H, W, C): the image whose edges are respected.
     space
         Standard deviation in pixels where the guide is flat.
     range_

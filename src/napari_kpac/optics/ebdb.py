@@ -1,4 +1,4 @@
-"""Estimate the blur of a picture from its edges (EBDB, Karaali and Jung, 2018).
+"""Estimate the blur of an image from its edges (EBDB, Karaali and Jung, 2018).
 
 Not for: maps from a network's attention (detection), or removing the blur (classical).
 """
@@ -36,7 +36,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DefocusMap:
-    """Blur of a picture in pixels of sigma."""
+    """Blur of an image in pixels of sigma."""
 
     sigma: Floats
     """(H, W): at every pixel."""
@@ -47,9 +47,9 @@ class DefocusMap:
 
 
 def defocus_map(image: npt.ArrayLike) -> DefocusMap:
-    """Estimate how strongly each pixel of a picture is blurred.
+    """Estimate how strongly each pixel of an image is blurred.
 
-    Blur widens edges. At each edge that several scales of a detector agree on, the picture
+    Blur widens edges. At each edge that several scales of a detector agree on, the image
     is smoothed a little and a little more; the ratio of the two gradients tells how wide the
     edge was. Estimates are evened out along edges and spread over the areas between them.
 
@@ -61,7 +61,7 @@ def defocus_map(image: npt.ArrayLike) -> DefocusMap:
     Returns
     -------
     DefocusMap
-        Sigma in pixels, up to 5; all zero for a picture without edges.
+        Sigma in pixels, up to 5; all zero for an image without edges.
     """
     pixels = to_unit(image)
     luma = (
@@ -97,7 +97,7 @@ def _edges(light: Floats) -> tuple[Mask, Floats]:
 
 
 def _canny(light: Floats, sigma: float) -> Mask:
-    """Detect edges; the threshold follows the picture, so that dark pictures have edges too."""
+    """Detect edges; the threshold follows the image, so that dark images have edges too."""
     slope = np.hypot(*(gaussian_filter(light, sigma, order=o) for o in ((0, 1), (1, 0))))
     # scikit-image measures slopes with Sobel's weights, which are four times a derivative's half.
     high = max(4 * float(np.quantile(slope, 0.7)), 0.004)

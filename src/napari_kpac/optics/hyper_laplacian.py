@@ -45,19 +45,19 @@ def deconvolve(
     image
         Grey (H, W) or colour (H, W, C) floats, about 0..1.
     kernel
-        A plane of odd size that sums to 1 and is smaller than the picture.
+        A plane of odd size that sums to 1 and is smaller than the image.
     exponent
         Of the prior, above 0 and below 2; the literature uses 1/2, 2/3, 4/5, 1 and 1.5.
     weight
-        Of the data against the prior: smaller for noisier pictures.
+        Of the data against the prior: smaller for noisier images.
     """
     if image.ndim not in (2, 3) or not image.size:
-        raise ImageError(f"a picture (H, W) or (H, W, C) is needed, got shape {image.shape}")
-    check_finite(image, "picture")
+        raise ImageError(f"an image (H, W) or (H, W, C) is needed, got shape {image.shape}")
+    check_finite(image, "image")
     check_kernel(kernel)
     if any(side > size for side, size in zip(kernel.shape, image.shape[:2], strict=True)):
         raise ImageError(
-            f"a kernel of shape {kernel.shape} is larger than the picture {image.shape[:2]}"
+            f"a kernel of shape {kernel.shape} is larger than the image {image.shape[:2]}"
         )
     if not 0 < exponent < 2:
         raise ConfigError(f"the exponent of the prior lies between 0 and 2, not at {exponent}")

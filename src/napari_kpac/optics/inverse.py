@@ -41,7 +41,7 @@ def wiener_inverse(kernel: Doubles, epsilon: float = 0.01, *, tolerance: float =
     Returns
     -------
     numpy.ndarray
-        A plane of odd size; convolving the blurred picture with it undoes the blur.
+        A plane of odd size; convolving the blurred image with it undoes the blur.
     """
     check_kernel(kernel)
     _check_epsilon(epsilon)
@@ -115,15 +115,15 @@ def dilate(kernel: Doubles, scale: int) -> Doubles:
 
 
 def apply_kernel(image: npt.NDArray[Any], kernel: Doubles) -> Doubles:
-    """Convolve a grey (H, W) or colour (H, W, C) picture of floats with a kernel.
+    """Convolve a grey (H, W) or colour (H, W, C) image of floats with a kernel.
 
-    The picture is mirrored at its edges, which is the one continuation that blurring and
-    inverting with symmetric kernels both keep: the edges of a picture that was blurred in
+    The image is mirrored at its edges, which is the one continuation that blurring and
+    inverting with symmetric kernels both keep: the edges of an image that was blurred in
     this way are restored like the rest.
     """
     if image.ndim not in (2, 3) or not image.size:
-        raise ImageError(f"a picture (H, W) or (H, W, C) is needed, got shape {image.shape}")
-    check_finite(image, "picture")
+        raise ImageError(f"an image (H, W) or (H, W, C) is needed, got shape {image.shape}")
+    check_finite(image, "image")
     check_finite(kernel, "kernel")
     rows, columns = kernel.shape
     # An even side has its middle at size // 2, as fftshift leaves it.
@@ -193,42 +193,42 @@ class Accuracy:
     left_out: float
 
 
-def blend(pictures: Sequence[npt.NDArray[Any]], weights: npt.ArrayLike) -> Doubles:
-    """Sum pictures by weights, one number for each."""
+def blend(images: Sequence[npt.NDArray[Any]], weights: npt.ArrayLike) -> Doubles:
+    """Sum images by weights, one number for each."""
     factors = np.asarray(weights, dtype=np.float64)
-    if factors.shape != (len(pictures),) or not len(pictures):
-        raise ImageError(f"{len(pictures)} pictures need as many weights, got {factors.shape}")
-    _check_shapes(pictures)
-    blended: Doubles = np.tensordot(factors, np.stack(pictures), axes=1)
+    if factors.shape != (len(images),) or not len(images):
+        raise ImageError(f"{len(images)} images need as many weights, got {factors.shape}")
+    _check_shapes(images)
+    blended: Doubles = np.tensordot(factors, np.stack(images), axes=1)
     return blended
 
 
-def fit_weights(pictures: Sequence[npt.NDArray[Any]], target: npt.NDArray[Any]) -> Doubles:
+def fit_weights(images: Sequence[npt.NDArray[Any]], target: npt.NDArray[Any]) -> Doubles:
     """Find the weights, none negative, whose blend is closest to a target over all pixels."""
-    _check_shapes([target, *pictures])
-    columns = np.stack([picture.ravel() for picture in pictures], axis=1).astype(np.float64)
+    _check_shapes([target, *images])
+    columns = np.stack([image.ravel() for image in images], axis=1).astype(np.float64)
     # The triangle of a QR decomposition has the same least squares with few rows.
     both = np.asarray(np.linalg.qr(np.column_stack([columns, target.ravel()]), mode="r"))
     weights: Doubles = nnls(both[:, :-1], both[:, -1])[0]
     return weights
 
 
-def accuracy(picture: npt.NDArray[Any], target: npt.NDArray[Any]) -> Accuracy:
-    """Score a blend against the picture deblurred with the kernel of the right size."""
-    _check_shapes([picture, target])
+def accuracy(image: npt.NDArray[Any], target: npt.NDArray[Any]) -> Accuracy:
+    """Score a blend against the image deblurred with the kernel of the right size."""
+    _check_shapes([image, target])
     usable = np.abs(target) >= SMALLEST_TARGET
     if not usable.any():
         raise ImageError(
             f"every target pixel is smaller than {SMALLEST_TARGET}; the accuracy is undefined"
         )
-    ratio = picture[usable] / target[usable]
+    ratio = image[usable] / target[usable]
     return Accuracy(float(1 - np.abs(1 - ratio).mean()), float(1 - usable.mean()))
 
 
-def _check_shapes(pictures: Sequence[npt.NDArray[Any]]) -> None:
-    shapes = {picture.shape for picture in pictures}
+def _check_shapes(images: Sequence[npt.NDArray[Any]]) -> None:
+    shapes = {image.shape for image in images}
     if len(shapes) != 1:
-        raise ImageError(f"the pictures must have one shape, got {sorted(shapes)}")
+        raise ImageError(f"the images must have one shape, got {sorted(shapes)}")
 
 
 TOLERANCE = 0.002
@@ -251,7 +251,7 @@ class InverseKernels:
 
 @dataclass(frozen=True)
 class InverseComparison:
-    """What each inverse makes of a picture, and how close the results are in decibels."""
+    """What each inverse makes of an image, and how close the results are in decibels."""
 
     kernels: InverseKernels
     by_direct: Doubles
@@ -274,7 +274,7 @@ def inverse_kernels(kernel: Doubles, scale: int, epsilon: float = 0.01) -> Inver
 
 
 def compare_inverses(blurred: npt.NDArray[Any], kernels: InverseKernels) -> InverseComparison:
-    """Deblur a picture of floats in 0..1 with each of the inverses."""
+    """Deblur an image of floats in 0..1 with each of the inverses."""
     direct, upsampled, dilated = (
         apply_kernel(blurred, kernel)
         for kernel in (kernels.direct, kernels.upsampled, kernels.dilated)
@@ -290,6 +290,6 @@ def compare_inverses(blurred: npt.NDArray[Any], kernels: InverseKernels) -> Inve
 
 
 def decibels(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
-    """Give the PSNR between two pictures whose white is 1; infinite where they are equal."""
+    """Give the PSNR between two images whose white is 1; infinite where they are equal."""
     with np.errstate(divide="ignore"):
         return float(-10 * np.log10(np.mean((first - second) ** 2, dtype=np.float64)))

@@ -1,6 +1,6 @@
 """Point spread functions: what the lens makes of a point, drawn into pixels.
 
-Not for: choosing a shape (aperture) or blurring pictures (compositing, defocusing).
+Not for: choosing a shape (aperture) or blurring images (compositing, defocusing).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def psf(
         its corners on it, and a Gaussian has the second moment of the disc (sigma is half
         the radius).
     field
-        Where in the picture, (y, x) in -1..1 from the centre; only the cat's-eye clipping
+        Where in the image, (y, x) in -1..1 from the centre; only the cat's-eye clipping
         depends on it.
 
     Returns

@@ -1,4 +1,4 @@
-"""Pixels of one picture to floats in 0..1 and back, and the checks that every action shares.
+"""Pixels of one image to floats in 0..1 and back, and the checks that every action shares.
 
 Not for: stacks, axes and devices (engine).
 """
@@ -16,27 +16,27 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 SMALLEST = 2
-"""Pixels along the shorter side that a picture needs at least."""
+"""Pixels along the shorter side that an image needs at least."""
 
 
 def to_unit(image: npt.ArrayLike) -> Floats:
-    """Give a grey (H, W) or colour (H, W, 3) picture as float32 in 0..1.
+    """Give a grey (H, W) or colour (H, W, 3) image as float32 in 0..1.
 
     Integers are divided by the largest value of their type; floats must lie in 0..1.
 
     Raises
     ------
     ImageError
-        If the picture is empty, too small, not finite, out of range or of another shape.
+        If the image is empty, too small, not finite, out of range or of another shape.
     """
     pixels = np.asarray(image)
     if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
         raise ImageError(
-            f"a grey (H, W) or an RGB (H, W, 3) picture is needed, got shape {pixels.shape}"
+            f"a grey (H, W) or an RGB (H, W, 3) image is needed, got shape {pixels.shape}"
         )
     if min(pixels.shape[:2]) < SMALLEST:
         raise ImageError(
-            f"a picture of {_size(pixels.shape)} pixels is too small;"
+            f"an image of {_size(pixels.shape)} pixels is too small;"
             f" {SMALLEST}x{SMALLEST} is the least"
         )
     if pixels.dtype in (np.uint8, np.uint16):
@@ -46,11 +46,11 @@ def to_unit(image: npt.ArrayLike) -> Floats:
         raise ImageError(
             f"pixels of type {pixels.dtype} are not supported; use uint8, uint16 or floats in 0..1"
         )
-    check_finite(pixels, "picture")
+    check_finite(pixels, "image")
     low, high = float(pixels.min()), float(pixels.max())
     if low < -1e-3 or high > 1 + 1e-3:
         raise ImageError(
-            f"a picture of floats must lie in 0..1, this one spans {low:g}..{high:g};"
+            f"an image of floats must lie in 0..1, this one spans {low:g}..{high:g};"
             " divide it by its white level first"
         )
     unit: Floats = np.clip(pixels, 0, 1).astype(np.float32)
@@ -87,7 +87,7 @@ def check_map(values: npt.ArrayLike, shape: tuple[int, ...], name: str) -> Float
     check_finite(given, name)
     if given.ndim and given.shape != shape:
         raise ImageError(
-            f"the {name} has shape {given.shape} but the picture is {shape};"
+            f"the {name} has shape {given.shape} but the image is {shape};"
             " give one number or one value per pixel"
         )
     return np.broadcast_to(given.astype(np.float32), shape).copy()

@@ -1,6 +1,6 @@
 """Radius maps of made-up scenes, from a seed.
 
-Not for: blurring pictures with them (defocusing).
+Not for: blurring images with them (defocusing).
 """
 
 from __future__ import annotations

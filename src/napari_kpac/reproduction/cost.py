@@ -138,7 +138,7 @@ class Network:
 
     label: str
     views: int = 1
-    """Pictures that go in."""
+    """Images that go in."""
 
     def make(self) -> nn.Module:
         """Build it, untrained."""

@@ -1,4 +1,4 @@
-"""The paper's figures on attention and on its modulation, of any picture.
+"""The paper's figures on attention and on its modulation, of any image.
 
 Not for: figures on inverse kernels (inverse_kernels).
 """
@@ -17,10 +17,10 @@ from napari_kpac.detection.estimators import Planes
 from napari_kpac.detection.files import coloured
 from napari_kpac.engine import Modulation, Session
 from napari_kpac.engine.model import Model
-from napari_kpac.evaluation.panels import Cell, Picture, sheet
+from napari_kpac.evaluation.panels import Cell, ImageArray, sheet
 
 SIDE = 320
-"""Longest side of a picture in a figure."""
+"""Longest side of an image in a figure."""
 AMPLIFIED = 5.0
 """How much differences are amplified."""
 
@@ -29,14 +29,14 @@ AMPLIFIED = 5.0
 class NetworkFigure:
     """A figure, and the numbers in it."""
 
-    picture: Picture
+    image: ImageArray
     numbers: dict[str, Any]
 
 
 def attention_figure(
     image: npt.NDArray[Any], model: Model = "default", device: str = "auto"
 ) -> NetworkFigure:
-    """Show a picture and every alpha of every block, one block a row."""
+    """Show an image and every alpha of every block, one block a row."""
     with closing(Session(image, model, device)) as session:
         alphas = session.render().alpha_at_image()
         dilations = session.config.dilations
@@ -96,6 +96,6 @@ def modulation_figure(
 
 
 def _visible(image: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Give a picture as the network sees it: RGB with black at 0 and white at 1."""
-    picture = next(iter(Planes.of(image, ImageOptions())))
-    return np.repeat(picture, 3, axis=2) if picture.shape[2] == 1 else picture
+    """Give a plane as the network sees it: RGB with black at 0 and white at 1."""
+    plane = next(iter(Planes.of(image, ImageOptions())))
+    return np.repeat(plane, 3, axis=2) if plane.shape[2] == 1 else plane

@@ -1,4 +1,4 @@
-"""The paper's figures on inverse kernels, made again on pictures that come with scikit-image.
+"""The paper's figures on inverse kernels, made again on images that come with scikit-image.
 
 Not for: the kernels themselves (optics).
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from skimage import data
 
 from napari_kpac.evaluation import paper
-from napari_kpac.evaluation.panels import Picture, kernel_picture, plot, sheet
+from napari_kpac.evaluation.panels import ImageArray, kernel_image, plot, sheet
 from napari_kpac.optics import (
     Aperture,
     accuracy,
@@ -42,7 +42,7 @@ class Figure:
     """One figure: its name, the drawing, and its numbers beside the paper's."""
 
     name: str
-    picture: Picture
+    image: ImageArray
     numbers: list[Numbers]
 
 
@@ -69,7 +69,7 @@ def inverse_kernel_figures(epsilon: float = 0.01) -> Iterator[Figure]:
 
 def _kernel_example(kernels: dict[str, Doubles], epsilon: float) -> Figure:
     """Show both sides of Eq. 4: the inverse of the enlarged kernel, the enlarged inverse."""
-    scale, sharp = 5, _picture("camera")
+    scale, sharp = 5, _image("camera")
     rows, numbers = [], []
     for name, kernel in kernels.items():
         blurred = apply_kernel(sharp, upsample(kernel, scale))
@@ -103,7 +103,7 @@ def _kernel_example(kernels: dict[str, Doubles], epsilon: float) -> Figure:
 
 def _deblur_example(kernel: Doubles, inverse: Doubles) -> Figure:
     """Blend what kernels of scale 3 and 4 make of a blur of scale 3.5."""
-    sharp = _picture("camera")
+    sharp = _image("camera")
     trio = _Triple(sharp, kernel, inverse, (3, 3.5, 4))
     numbers = [{**trio.numbers("upsampled"), "paper": paper.DEBLUR_EXAMPLE}]
     cells = [
@@ -126,15 +126,15 @@ def _deblur_example(kernel: Doubles, inverse: Doubles) -> Figure:
 def _dilated_kernels(kernels: dict[str, Doubles], epsilon: float) -> Figure:
     """Show that a dilated inverse does what an enlarged one does."""
     rows, numbers = [], []
-    for (name, kernel), picture in zip(kernels.items(), ("chelsea", "coffee"), strict=True):
-        sharp = _picture(picture)
+    for (name, kernel), image in zip(kernels.items(), ("chelsea", "coffee"), strict=True):
+        sharp = _image(image)
         for scale in (3, 4, 5):
             blurred = apply_kernel(sharp, upsample(kernel, scale))
             both = compare_inverses(blurred, inverse_kernels(kernel, scale, epsilon))
             numbers.append(
                 {
                     "kernel": name,
-                    "picture": picture,
+                    "image": image,
                     "scale": scale,
                     "psnr_blurred": decibels(sharp, blurred),
                     "psnr_upsampled": decibels(sharp, both.by_upsampled),
@@ -148,9 +148,9 @@ def _dilated_kernels(kernels: dict[str, Doubles], epsilon: float) -> Figure:
                 [
                     (blurred, f"(a) blurred, {name}\nscale {scale}"),
                     (sharp, "(b) sharp"),
-                    (kernel_picture(both.kernels.upsampled, reach), f"(c) inverse up {scale}"),
+                    (kernel_image(both.kernels.upsampled, reach), f"(c) inverse up {scale}"),
                     (both.by_upsampled, f"(d) by (c)\n{ours['psnr_upsampled']:.2f} dB"),
-                    (kernel_picture(both.kernels.dilated, reach), f"(e) inverse dilated {scale}"),
+                    (kernel_image(both.kernels.dilated, reach), f"(e) inverse dilated {scale}"),
                     (
                         both.by_dilated,
                         f"(f) by (e)\n{ours['psnr_dilated']:.2f} dB, to (d)"
@@ -165,12 +165,12 @@ def _dilated_kernels(kernels: dict[str, Doubles], epsilon: float) -> Figure:
 def _scale_triples(kernel: Doubles, inverse: Doubles) -> Figure:
     """Blend with enlarged and with dilated kernels, for the supplement's five triples."""
     rows, numbers = [], []
-    pictures = ("camera", "coffee", "chelsea", "astronaut", "rocket")
-    for row, picture in zip(paper.SCALE_TRIPLES, pictures, strict=True):
-        trio = _Triple(_picture(picture), kernel, inverse, row["scales"])
+    images = ("camera", "coffee", "chelsea", "astronaut", "rocket")
+    for row, image in zip(paper.SCALE_TRIPLES, images, strict=True):
+        trio = _Triple(_image(image), kernel, inverse, row["scales"])
         ours: Numbers = {
             "scales": row["scales"],
-            "picture": picture,
+            "image": image,
             "upsampled": trio.numbers("upsampled"),
             "dilated": trio.numbers("dilated"),
             "paper": {"upsampled": row["upsampled"], "dilated": row["dilated"]},
@@ -184,7 +184,7 @@ def _scale_triples(kernel: Doubles, inverse: Doubles) -> Figure:
                 (trio.upsampled[1], f"(c) deblurred\nscale {high}"),
                 *(
                     (
-                        blend(trio.pictures(how), trio.weights(how)),
+                        blend(trio.images(how), trio.weights(how)),
                         f"({letter}) blended, {how}\naccuracy {ours[how]['nnls']:.2%}",
                     )
                     for letter, how in (("d", "upsampled"), ("e", "dilated"))
@@ -215,7 +215,7 @@ def _gaussian_upsampling() -> Figure:
     lines = [middle[name][np.isin(places[name], common)] for name in ("up", "wide")]
     worst = float(np.abs(lines[0] - lines[1]).max() / middle["wide"].max())
     shown = np.abs(places["up"]) <= 12
-    picture = plot(
+    image = plot(
         f"A Gaussian enlarged {scale} times, and one of {scale} times the width:"
         f" they differ by {worst:.1%} of the peak at most",
         [
@@ -233,7 +233,7 @@ def _gaussian_upsampling() -> Figure:
         y_label="weight",
     )
     numbers = [{"scale": scale, "largest_difference_share_of_peak": worst, "paper": paper.GAUSSIAN}]
-    return Figure("gaussian_upsampling", picture, numbers)
+    return Figure("gaussian_upsampling", image, numbers)
 
 
 class _Triple:
@@ -252,19 +252,19 @@ class _Triple:
         self.upsampled = [apply_kernel(self.blurred, upsample(inverse, s)) for s in (low, high)]
         self.dilated = [apply_kernel(self.blurred, dilate(inverse, int(s))) for s in (low, high)]
 
-    def pictures(self, how: str) -> list[Doubles]:
+    def images(self, how: str) -> list[Doubles]:
         return self.dilated if how == "dilated" else self.upsampled
 
     def weights(self, how: str) -> Doubles:
-        return fit_weights(self.pictures(how), self.target)
+        return fit_weights(self.images(how), self.target)
 
     def numbers(self, how: str) -> Numbers:
         """Give the accuracy with equal and with fitted weights."""
-        pictures, weights = self.pictures(how), self.weights(how)
-        equal = accuracy(blend(pictures, (0.5, 0.5)), self.target)
+        images, weights = self.images(how), self.weights(how)
+        equal = accuracy(blend(images, (0.5, 0.5)), self.target)
         return {
             "equal": equal.value,
-            "nnls": accuracy(blend(pictures, weights), self.target).value,
+            "nnls": accuracy(blend(images, weights), self.target).value,
             "weights": [float(weight) for weight in weights],
             "left_out": equal.left_out,
         }
@@ -276,7 +276,7 @@ def _sampled_gaussian(sigma: int) -> Doubles:
     return kernel
 
 
-def _picture(name: str) -> Doubles:
-    """Give a picture of scikit-image as floats in 0..1, none of which needs a download."""
+def _image(name: str) -> Doubles:
+    """Give an image of scikit-image as floats in 0..1, none of which needs a download."""
     pixels: Doubles = getattr(data, name)() / 255.0
     return pixels

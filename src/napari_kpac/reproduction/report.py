@@ -16,8 +16,8 @@ from napari_kpac.core.files import replacing, write_record
 from napari_kpac.core.progress import Steps
 from napari_kpac.evaluation.cases import crop_where
 from napari_kpac.evaluation.metrics import psnr, squared_error
-from napari_kpac.evaluation.page import Section, page, picture_html, table_html
-from napari_kpac.evaluation.panels import Cell, Picture, sheet
+from napari_kpac.evaluation.page import Section, image_html, page, table_html
+from napari_kpac.evaluation.panels import Cell, ImageArray, sheet
 from napari_kpac.evaluation.paper import PaperRow
 from napari_kpac.evaluation.report import environment
 from napari_kpac.evaluation.tables import Table, printed
@@ -77,7 +77,7 @@ def table(experiment: Experiment, compared: Compared) -> Table:
     )  # fmt: skip
 
 
-def crops(experiment: Experiment, compared: Compared) -> Picture:
+def crops(experiment: Experiment, compared: Compared) -> ImageArray:
     """Show what each variant makes of the same crops, as in the paper's figure."""
     networks = {v.label: compared.trained(v.slug) for v in experiment.variants}
     count = len(compared.cases)
@@ -103,10 +103,10 @@ def write_variants(
     folder = compared.folder
     tables, sections = [], list(more)
     for experiment in experiments:
-        made, picture = table(experiment, compared), crops(experiment, compared)
+        made, image = table(experiment, compared), crops(experiment, compared)
         tables.append(made)
-        write_image(folder / f"{experiment.name}.png", picture)
-        body = table_html(made) + picture_html(picture / np.float32(255), experiment.title)
+        write_image(folder / f"{experiment.name}.png", image)
+        body = table_html(made) + image_html(image / np.float32(255), experiment.title)
         sections.append(Section(made.title, body))
     write_record(folder / "results.json", _plain(experiments, compared))
     title = "The paper's experiments, made again with napari-kpac"
@@ -146,17 +146,17 @@ def everything_steps(
     costs = cost_table((yield from cost_steps(size)), size)
     counted = [*parameters_as_tables(), *flops_as_tables()]
     sections = [Section(table.title, table_html(table)) for table in (costs, *counted)]
-    for title, name, picture in _figures(options.device):
-        write_image(folder / f"{name}.png", picture)
-        sections.append(Section(title, picture_html(picture / np.float32(255), title)))
+    for title, name, image in _figures(options.device):
+        write_image(folder / f"{name}.png", image)
+        sections.append(Section(title, image_html(image / np.float32(255), title)))
     return [costs, *counted, *write_variants(experiments, compared, sections)]
 
 
-def _figures(device: str) -> Iterator[tuple[str, str, Picture]]:
-    """Draw the figures that need no training of their own: title, name, picture."""
+def _figures(device: str) -> Iterator[tuple[str, str, ImageArray]]:
+    """Draw the figures that need no training of their own: title, name, image."""
     for figure in inverse_kernel_figures(EPSILON):
-        yield f"Inverse kernels: {figure.name.replace('_', ' ')}", figure.name, figure.picture
+        yield f"Inverse kernels: {figure.name.replace('_', ' ')}", figure.name, figure.image
     photo = data.coffee()
-    yield "Scale attention", "attention", attention_figure(photo, device=device).picture
-    yield "Modulated attention", "modulation", modulation_figure(photo, device=device).picture
-    yield "Known limits", "limits", limits_figure(device=device).picture
+    yield "Scale attention", "attention", attention_figure(photo, device=device).image
+    yield "Modulated attention", "modulation", modulation_figure(photo, device=device).image
+    yield "Known limits", "limits", limits_figure(device=device).image

@@ -78,7 +78,7 @@ class Compared:
     options: VariantOptions
     steps: int
     input_scores: Mapping[str, Mapping[str, float]]
-    """Those of the blurred pictures, by noise in percent."""
+    """Those of the blurred images, by noise in percent."""
     outcomes: Mapping[str, Outcome]
     """By the slug of a variant."""
     cases: SyntheticCases
@@ -168,8 +168,8 @@ class Trained:
         return restored
 
 
-def _tensor(picture: Floats) -> torch.Tensor:
-    values = torch.from_numpy(picture).permute(2, 0, 1)[None] * 2 - 1
+def _tensor(image: Floats) -> torch.Tensor:
+    values = torch.from_numpy(image).permute(2, 0, 1)[None] * 2 - 1
     return values.contiguous(memory_format=torch.channels_last)
 
 
@@ -256,7 +256,7 @@ def _compared(
     noises: Iterable[float],
     folder: Path,
 ) -> dict[str, Mapping[str, float]]:
-    """Give the scores of a network, or of the blurred pictures, at every noise; they are kept."""
+    """Give the scores of a network, or of the blurred images, at every noise; they are kept."""
     tail = "-dual" if cases.dual else ""
     paths = {noise: folder / "scores" / f"{name}{tail}-{noise:g}.json" for noise in noises}
     missing = [noise for noise, path in paths.items() if not path.exists()]
@@ -274,8 +274,8 @@ def _scores(
         case = cases[index]
         for noise in noises:
             pair = with_noise(case, noise, (0, index))
-            picture = pair.blurred if network is None else network.restore(pair)
-            rows[noise].append([measure(picture, pair.sharp) for measure in MEASURES.values()])
+            image = pair.blurred if network is None else network.restore(pair)
+            rows[noise].append([measure(image, pair.sharp) for measure in MEASURES.values()])
     return {
         noise: dict(zip(MEASURES, np.mean(found, axis=0).tolist(), strict=True))
         for noise, found in rows.items()

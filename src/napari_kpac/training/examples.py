@@ -141,8 +141,8 @@ class Data:
 def collate(pairs: Sequence[Pair]) -> Examples:
     """Make a batch of pairs of the same size."""
 
-    def stacked(pictures: Sequence[np.ndarray]) -> Tensor:
-        return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2) * 2 - 1
+    def stacked(images: Sequence[np.ndarray]) -> Tensor:
+        return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) * 2 - 1
 
     views = None
     if all(pair.views is not None for pair in pairs):

@@ -1,4 +1,4 @@
-"""What training makes small: the error of the picture, and attention that says nothing of blur.
+"""What training makes small: the error of the image, and attention that says nothing of blur.
 
 Not for: the perceptual loss (perceptual), or scores (validation).
 """

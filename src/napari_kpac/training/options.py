@@ -36,8 +36,8 @@ class TrainOptions:
         (), "synthetic: folder of pairs that are mixed in (paired); may be given several times",
         many=True,
     )  # fmt: skip
-    sharp: str | None = option(None, "pairs: folder of the sharp pictures, if not below the root")
-    bits: int = option(8, "8 rounds deeper pictures to 8 bits, as the paper did; or 16", int)
+    sharp: str | None = option(None, "pairs: folder of the sharp images, if not below the root")
+    bits: int = option(8, "8 rounds deeper images to 8 bits, as the paper did; or 16", int)
     held_out: float = option(
         0.1, "share kept for validation where the data does not say which part is", float
     )
@@ -94,7 +94,7 @@ class TrainOptions:
     )
     largest: float = option(20.0, "synthetic: largest radius of the blur in pixels", float)
     shrink: float = option(0.5, "synthetic: photographs shrink by a factor from this to 1", float)
-    noise: float = option(0.03, "noise on the blurred picture: sigma at most, white being 1", float)
+    noise: float = option(0.03, "noise on the blurred image: sigma at most, white being 1", float)
     noisy: float = option(0.5, "synthetic: share of the crops with such noise", float)
     fixed_batch: bool = option(False, "always the same crops: to see whether a network can learn")
 

@@ -27,7 +27,7 @@ WIDTHS = (64, 64, "pool", 128, 128, "pool", 256, 256, 256, 256, "pool", 512, 512
 
 
 class PerceptualLoss(nn.Module):
-    """Mean squared distance between the features of two pictures."""
+    """Mean squared distance between the features of two images."""
 
     mean: Tensor
     std: Tensor
@@ -42,9 +42,9 @@ class PerceptualLoss(nn.Module):
         self.register_buffer("mean", torch.tensor(MEAN).view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor(STD).view(1, 3, 1, 1))
 
-    def features(self, picture: Tensor) -> Tensor:
-        """Give the features of pictures (B, 3, H, W) in [-1, 1]."""
-        x = (((picture + 1) / 2).clamp(0, 1) - self.mean) / self.std
+    def features(self, image: Tensor) -> Tensor:
+        """Give the features of images (B, 3, H, W) in [-1, 1]."""
+        x = (((image + 1) / 2).clamp(0, 1) - self.mean) / self.std
         names = iter(self._layers)
         for width in WIDTHS:
             if width == "pool":
@@ -56,7 +56,7 @@ class PerceptualLoss(nn.Module):
         return x
 
     def forward(self, output: Tensor, sharp: Tensor) -> Tensor:
-        """Give the distance between the network's pictures and the sharp ones."""
+        """Give the distance between the network's images and the sharp ones."""
         with torch.no_grad():
             wanted = self.features(sharp)
         return mse_loss(self.features(output), wanted)

@@ -83,7 +83,7 @@ class RunFolder:
         return found
 
     def preview(self, step: int, scores: Scores) -> None:
-        """Keep the picture of a validation."""
+        """Keep the image of a validation."""
         write_image(self.path / "previews" / f"{step:07d}.png", scores.preview)
 
 

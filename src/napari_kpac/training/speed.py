@@ -28,7 +28,7 @@ TIMEOUT_S = 300
 def fastest_count(options: TrainOptions) -> int:
     """Return how many processes of one thread learn fastest; 1 where one process with threads does.
 
-    Both ways are tried for a few steps with random pictures.
+    Both ways are tried for a few steps with random images.
     """
     cores = psutil.cpu_count(logical=False) or 1
     count = max(n for n in range(1, cores + 1) if options.batch % n == 0)
@@ -83,7 +83,7 @@ def main() -> int:
     net = build(KPACConfig(levels=levels, blocks=blocks, channels=channels), seed=0)
     net = net.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(net.parameters(), 1e-5)
-    pictures = torch.rand(crops, 3, side, side).to(memory_format=torch.channels_last) * 2 - 1
+    images = torch.rand(crops, 3, side, side).to(memory_format=torch.channels_last) * 2 - 1
     begun = 0.0
     with keeping_memory():
         for step in range(WARM_UP_STEPS + MEASURED_STEPS):
@@ -91,8 +91,8 @@ def main() -> int:
                 begun = time.perf_counter()
             optimiser.zero_grad(set_to_none=True)
             with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-                output = net(pictures)
-            (output.float() - pictures).abs().mean().backward()
+                output = net(images)
+            (output.float() - images).abs().mean().backward()
             optimiser.step()
     print(MEASURED_STEPS * crops * side**2 / (time.perf_counter() - begun))
     return 0

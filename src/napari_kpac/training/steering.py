@@ -1,7 +1,7 @@
 """Steering: alpha is changed during training as a person would in the mixer, and the target too.
 
 A network that was only ever shown its own alpha need not listen to it. Here, in a share of the
-crops, alpha is multiplied by random gains, and the target is what the picture should then be:
+crops, alpha is multiplied by random gains, and the target is what the image should then be:
 only as much of the correction as the gains leave of the dilations that are at work. No attention
 means no change. Not for: what alpha should be by itself (losses).
 """
@@ -101,7 +101,7 @@ def strength(gains: Tensor, mask: Tensor, radius: Tensor) -> Tensor:
 
 
 def steered_target(blurred: Tensor, sharp: Tensor, left: Tensor) -> Tensor:
-    """Return what pictures (B, 3, H, W) should become with a strength (B, 1, H, W)."""
+    """Return what images (B, 3, H, W) should become with a strength (B, 1, H, W)."""
     return blurred + left * (sharp - blurred)
 
 

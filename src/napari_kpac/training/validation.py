@@ -157,7 +157,7 @@ def validate(net: torch.nn.Module, data: Data, options: TrainOptions, reducer: R
             tries = [(examples, output), (noisy, run(net, noisy, []))]
             tries += [(examples, run(net, examples, [], gains)) for gains in mutings]
             for each, (given, made) in zip(sums, tries, strict=True):
-                before, after = (_squared(picture, examples) for picture in (given.blurred, made))
+                before, after = (_squared(image, examples) for image in (given.blurred, made))
                 each.add(before, after, examples.radius.cpu())
             kept = _decibels(_squared(run(net, _in_focus(examples), []), examples).mean())
             totals += torch.tensor(
@@ -272,9 +272,9 @@ def _noisy(examples: Examples, seed: int, index: int) -> Examples:
     """Add noise to the blurred crop and its views; white and black are 2 apart here."""
     generator = torch.Generator().manual_seed(seed * 100_003 + index * 11 + NOISE)
 
-    def with_noise(picture: Tensor) -> Tensor:
-        noise = torch.randn(picture.shape, generator=generator).to(picture.device)
-        return picture + 2 * NOISE_SIGMA * noise
+    def with_noise(image: Tensor) -> Tensor:
+        noise = torch.randn(image.shape, generator=generator).to(image.device)
+        return image + 2 * NOISE_SIGMA * noise
 
     views = examples.views and (with_noise(examples.views[0]), with_noise(examples.views[1]))
     blurred = (views[0] + views[1]) / 2 if views else with_noise(examples.blurred)
@@ -293,28 +293,28 @@ def _real_gains(
     made = [run(net, examples, [])]
     made += [run(net, examples, [], mutings[0])] if mutings else []
     before, *after = (
-        float(_decibels(_fitted_error(picture, examples.sharp)))
-        for picture in (examples.blurred, *made)
+        float(_decibels(_fitted_error(image, examples.sharp)))
+        for image in (examples.blurred, *made)
     )
     gains = [value - before for value in after]
     return [*gains, float("nan")][:2]
 
 
-def _fitted_error(picture: Tensor, sharp: Tensor) -> Tensor:
+def _fitted_error(image: Tensor, sharp: Tensor) -> Tensor:
     """Return the squared error after a fit of gain and offset to each channel, white being 1.
 
-    Pictures of a real pair can differ in exposure, which says nothing of blur.
+    Images of a real pair can differ in exposure, which says nothing of blur.
     """
-    values, truth = (each[0].double().flatten(1) / 2 for each in (picture, sharp))
+    values, truth = (each[0].double().flatten(1) / 2 for each in (image, sharp))
     values = values - values.mean(dim=1, keepdim=True)
     truth = truth - truth.mean(dim=1, keepdim=True)
     slope = (values * truth).sum(dim=1) / values.pow(2).sum(dim=1).clamp(min=1e-12)
     return (slope[:, None] * values - truth).pow(2).mean()
 
 
-def _squared(picture: Tensor, examples: Examples) -> Tensor:
-    """Return the squared error (1, H, W) of a picture, white being 1."""
-    made, truth = picture.double().clamp(-1, 1), examples.sharp.double()
+def _squared(image: Tensor, examples: Examples) -> Tensor:
+    """Return the squared error (1, H, W) of an image, white being 1."""
+    made, truth = image.double().clamp(-1, 1), examples.sharp.double()
     return ((made - truth) / 2).pow(2).mean(dim=1).cpu()
 
 

@@ -25,7 +25,7 @@ class Choice:
     detection: Any
     mask: npt.NDArray[np.uint8]
     share: float
-    """Of the picture that is blurred."""
+    """Of the image that is blurred."""
 
 
 def measure(data: Any, options: DetectionOptions) -> Steps[Any]:

@@ -114,7 +114,7 @@ class BlurMapWidget(DockedWidget):
         self._enlarge = ComboBox(
             label="enlarge first",
             choices=list(ENLARGE),
-            tooltip="The network sees small blur better in an enlarged picture.",
+            tooltip="The network sees small blur better in an enlarged image.",
         )
         self._smoothing = FloatSpinBox(
             label="smoothing", value=0, min=0, max=50, step=0.5, tooltip="Sigma in pixels."
@@ -218,7 +218,7 @@ class BlurMapWidget(DockedWidget):
         """Measure the blur of the chosen image, in a thread."""
         layer = self._image.layer
         if layer is None:
-            self._show_error("There is no image layer: open a picture first (File > Open).")
+            self._show_error("There is no image layer: open an image first (File > Open).")
             return
         self._asked = layer
         options = self._options(layer)
@@ -287,7 +287,7 @@ class BlurMapWidget(DockedWidget):
                 self._slider.setValue(round(found.threshold * TICKS))
         self._plot.show_histogram(found.histogram.counts, found.threshold)
         self._message.setText(
-            f"Threshold {found.threshold:.3f}; {choice.share:.1%} of the picture is blurred."
+            f"Threshold {found.threshold:.3f}; {choice.share:.1%} of the image is blurred."
         )
         record = {METADATA: {"blur map": found.to_dict()}}
         layer = find_layer(self._viewer, self._map_id)

@@ -47,7 +47,7 @@ class Comparison:
         self._slider = QSlider(Qt.Orientation.Horizontal)
         self._slider.setRange(0, STEPS)
         self._slider.setValue(STEPS // 2)
-        self._slider.setToolTip("Move the split; or drag it in the picture.")
+        self._slider.setToolTip("Move the split; or drag it in the image.")
         self._difference = QPushButton("Difference layer")
         self._difference.setToolTip("Add a layer that shows what changed: result minus input.")
         hint = QLabel(f"Hold {PEEK_KEY.replace('-', '+')} to see the input.")
@@ -131,7 +131,7 @@ class Comparison:
         where = moved(after, (0,) * (after.ndim - 1) + (column,))
         split = self._split
         if split is not None and (split.rgb, split.ndim) != (after.rgb, after.ndim):
-            # A layer cannot turn from colour to grey, or from a picture into a stack.
+            # A layer cannot turn from colour to grey, or from an image into a stack.
             self._split = None
             self._viewer.layers.remove(split)
         if self._split is None:

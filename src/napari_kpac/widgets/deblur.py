@@ -44,8 +44,8 @@ from napari_kpac.widgets.placement import (
     current_index,
     find_layer,
     full_resolution,
+    image_size,
     moved,
-    picture_size,
     placement,
 )
 from napari_kpac.widgets.task import Task
@@ -155,7 +155,7 @@ class DeblurWidget(DockedWidget):
         """Start deblurring what is chosen."""
         layer = self._image.layer
         if layer is None:
-            self._show_error("There is no image layer: open a picture first (File > Open).")
+            self._show_error("There is no image layer: open an image first (File > Open).")
             return
         try:
             self._target = self._make_target(layer)
@@ -335,7 +335,7 @@ def selected_rectangle(layer: Image, shapes: Any) -> tuple[int, int, int, int]:
     chosen = sorted(shapes.selected_data)
     corners = shapes.data[chosen[-1] if chosen else -1]
     points = np.array([layer.world_to_data(shapes.data_to_world(corner)) for corner in corners])
-    height, width = picture_size(layer)
+    height, width = image_size(layer)
     low, high = points[:, -2:].min(axis=0), points[:, -2:].max(axis=0)
     top, left = (int(max(0, np.floor(v))) for v in low)
     bottom, right = min(height, int(np.ceil(high[0]))), min(width, int(np.ceil(high[1])))

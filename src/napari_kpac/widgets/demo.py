@@ -1,4 +1,4 @@
-"""The demo in a window: picture, deblurred picture, attention maps.
+"""The demo in a window: image, deblurred image, attention maps.
 
 Not for: the plugin's widgets.
 """
@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 def fill(
     viewer: napari.viewer.ViewerModel,
-    picture: npt.NDArray[Any],
+    image: npt.NDArray[Any],
     deblurred: npt.NDArray[Any],
     alpha: npt.NDArray[np.float32],
     blur: npt.NDArray[np.float32],
 ) -> None:
     """Add the demo's layers: input, result, then the maps, hidden except the result."""
-    viewer.add_image(picture, name="input", rgb=True)
+    viewer.add_image(image, name="input", rgb=True)
     for block, maps in enumerate(alpha, start=1):
         viewer.add_image(
             maps,
@@ -35,12 +35,12 @@ def fill(
 
 
 def show(
-    picture: npt.NDArray[Any],
+    image: npt.NDArray[Any],
     deblurred: npt.NDArray[Any],
     alpha: npt.NDArray[np.float32],
     blur: npt.NDArray[np.float32],
 ) -> None:
     """Open napari with the demo's layers and stay until its window is closed."""
     viewer = napari.Viewer(title="napari-kpac demo")
-    fill(viewer, picture, deblurred, alpha, blur)
+    fill(viewer, image, deblurred, alpha, blur)
     napari.run()

@@ -88,6 +88,6 @@ def first_hint(button: str, layer: Layer | None) -> str:
     if layer is not None:
         return f"Choose an image and press {button}."
     return (
-        f"Open a picture and press {button}. None at hand? File > Open Sample > "
+        f"Open an image and press {button}. None at hand? File > Open Sample > "
         "KPAC defocus deblurring."
     )

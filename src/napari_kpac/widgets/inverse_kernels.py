@@ -1,4 +1,4 @@
-"""The Inverse kernels widget: the paper's observation, live on the picture.
+"""The Inverse kernels widget: the paper's observation, live on the image.
 
 A blur kernel, its inverse, the inverse enlarged and the inverse dilated; and what each of
 them makes of the layer, with how close the results are. Not for: the optics (optics).
@@ -34,7 +34,7 @@ from napari_kpac.widgets.task import Task, single
 APERTURES = (("disc", "disc"), ("gaussian", "gaussian"), ("hexagon", "polygon"))
 PANEL = QSize(150, 150)
 MOST_PIXELS = 1_000_000
-"""A larger picture is looked at in its middle, so that it stays live."""
+"""A larger image is looked at in its middle, so that it stays live."""
 
 
 class InverseKernelsWidget(DockedWidget):
@@ -100,7 +100,7 @@ class InverseKernelsWidget(DockedWidget):
 
     def _deblur(self) -> None:
         if self._image.layer is None:
-            self._message.setText("⚠ There is no image layer: open a picture first.")
+            self._message.setText("⚠ There is no image layer: open an image first.")
             return
         self._deblurs = True
         self._start()
@@ -114,10 +114,10 @@ class InverseKernelsWidget(DockedWidget):
             self._aperture.value, float(self._radius.value), int(self._scale.value),
             float(self._epsilon.value),
         )  # fmt: skip
-        picture = self._picture() if self._deblurs else None
-        self._task.start(single(lambda: compute(*settings, picture)))
+        image = self._pixels() if self._deblurs else None
+        self._task.start(single(lambda: compute(*settings, image)))
 
-    def _picture(self) -> npt.NDArray[np.float64] | None:
+    def _pixels(self) -> npt.NDArray[np.float64] | None:
         """Return the slice on display (its middle, if it is large) in 0..1."""
         layer = self._image.layer
         if layer is None:
@@ -159,7 +159,7 @@ class InverseKernelsWidget(DockedWidget):
         self._put(blurred, compared)
 
     def _put(self, blurred: npt.NDArray[Any], compared: Any) -> None:
-        """Show blurred and deblurred pictures as one stack, beside the image."""
+        """Show blurred and deblurred images as one stack, beside the image."""
         source = self._source
         if source is None or find_layer(self._viewer, source.unique_id) is None:
             return
@@ -182,17 +182,17 @@ class InverseKernelsWidget(DockedWidget):
 
 
 class _Panel(QWidget):
-    """A kernel as a small picture: grey is zero, bright positive, dark negative."""
+    """A kernel as a small image: grey is zero, bright positive, dark negative."""
 
     def __init__(self, title: str) -> None:
         super().__init__()
-        self._picture = QLabel()
-        self._picture.setFixedSize(PANEL)
+        self._image = QLabel()
+        self._image.setFixedSize(PANEL)
         caption = QLabel(title)
         caption.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2, 2, 2, 2)
-        layout.addWidget(self._picture)
+        layout.addWidget(self._image)
         layout.addWidget(caption)
         self.shown: npt.NDArray[Any] = np.zeros((0, 0))
 
@@ -209,7 +209,7 @@ class _Panel(QWidget):
             pixels.tobytes(), middle.shape[1], middle.shape[0], 3 * middle.shape[1],
             QImage.Format.Format_RGB888,
         )  # fmt: skip
-        self._picture.setPixmap(
+        self._image.setPixmap(
             QPixmap.fromImage(image).scaled(PANEL, Qt.AspectRatioMode.KeepAspectRatio)
         )
 
@@ -219,9 +219,9 @@ def compute(
     radius: float,
     scale: int,
     epsilon: float,
-    picture: npt.NDArray[np.float64] | None,
+    image: npt.NDArray[np.float64] | None,
 ) -> tuple[Any, Any, Any]:
-    """Make the kernels; and, given a picture, blur it and deblur it with each inverse."""
+    """Make the kernels; and, given an image, blur it and deblur it with each inverse."""
     from napari_kpac.optics import (
         apply_kernel,
         compare_inverses,
@@ -233,8 +233,8 @@ def compute(
 
     kernel = psf(find_aperture(aperture), radius)
     kernels = inverse_kernels(kernel, scale, epsilon)
-    if picture is None:
+    if image is None:
         return kernel, kernels, None
     large = upsample(kernel, scale)
-    blurred = apply_kernel(picture, large / large.sum())
+    blurred = apply_kernel(image, large / large.sum())
     return kernel, kernels, (blurred, compare_inverses(blurred, kernels))

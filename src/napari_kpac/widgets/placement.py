@@ -54,15 +54,15 @@ def full_resolution(layer: Image) -> Any:
     return layer.data[0] if layer.multiscale else layer.data
 
 
-def picture_axes(layer: Image) -> int:
-    """Return the number of array axes that belong to one picture: 3 with colour, else 2."""
+def image_axes(layer: Image) -> int:
+    """Return the number of array axes that belong to one image: 3 with colour, else 2."""
     return 3 if layer.rgb else 2
 
 
 def current_index(viewer: Viewer, layer: Image) -> tuple[int, ...]:
     """Return the index of the slice on display along the leading axes of a layer."""
     data = full_resolution(layer)
-    leading = data.ndim - picture_axes(layer)
+    leading = data.ndim - image_axes(layer)
     point = layer.world_to_data(viewer.dims.point)
     return tuple(
         int(np.clip(round(position), 0, size - 1))
@@ -72,7 +72,7 @@ def current_index(viewer: Viewer, layer: Image) -> tuple[int, ...]:
 
 def visible_region(layer: Image) -> tuple[int, int, int, int] | None:
     """Return (top, bottom, left, right) of what is on screen of a layer, in pixels."""
-    height, width = picture_size(layer)
+    height, width = image_size(layer)
     corners = np.asarray(layer.corner_pixels)
     if layer.multiscale:
         corners = corners * layer.downsample_factors[layer.data_level]
@@ -85,7 +85,7 @@ def visible_region(layer: Image) -> tuple[int, int, int, int] | None:
     return top, bottom, left, right
 
 
-def picture_size(layer: Image) -> tuple[int, int]:
-    """Return height and width of a layer's pictures."""
+def image_size(layer: Image) -> tuple[int, int]:
+    """Return height and width of a layer's images."""
     shape = full_resolution(layer).shape
     return (shape[-3], shape[-2]) if layer.rgb else (shape[-2], shape[-1])

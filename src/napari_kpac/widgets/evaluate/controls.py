@@ -108,7 +108,7 @@ class Controls(QWidget):
             label="data",
             choices=list(KINDS),
             tooltip="What the folder holds: sharp photographs, which are blurred here; DPDD, or "
-            "what 'synthesise' wrote; blurred and sharp pictures; pictures and masks.",
+            "what 'synthesise' wrote; blurred and sharp images; images and masks.",
         )
         self.root = FileEdit(
             label="folder",
@@ -126,10 +126,10 @@ class Controls(QWidget):
         self.dual.text = "use both views"
         self.fit_exposure = CheckBox(
             label="exposure",
-            tooltip="Fit gain and offset of each channel to the sharp picture first: real pairs "
+            tooltip="Fit gain and offset of each channel to the sharp image first: real pairs "
             "differ in exposure, which says nothing of blur.",
         )
-        self.fit_exposure.text = "fit to the sharp picture"
+        self.fit_exposure.text = "fit to the sharp image"
         self.blurred = ComboBox(
             label="blurred is",
             choices=("white", "black"),
@@ -139,7 +139,7 @@ class Controls(QWidget):
             label="noise %", value="0", tooltip="Sigmas of added noise in percent, as 0,1,3,5."
         )
         self.limit = SpinBox(
-            label="pictures at most", value=0, min=0, max=100_000, tooltip="0: all of them."
+            label="images at most", value=0, min=0, max=100_000, tooltip="0: all of them."
         )
         self.device = DeviceBox()
         self.models = CheckList("models to compare")

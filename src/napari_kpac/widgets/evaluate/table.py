@@ -70,7 +70,7 @@ class TableModel(QAbstractTableModel):
             return cell
         if cell is None:
             return "-"
-        if float(cell).is_integer() and heading in ("noise %", "pictures"):
+        if float(cell).is_integer() and heading in ("noise %", "images"):
             return f"{cell:g}"
         digits = next((n for name, n in DIGITS.items() if heading.startswith(name)), 4)
         return f"{cell:.{digits}f}"

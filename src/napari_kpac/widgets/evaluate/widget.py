@@ -1,4 +1,4 @@
-"""The Evaluate widget itself: start, follow, look at single pictures, export.
+"""The Evaluate widget itself: start, follow, look at single images, export.
 
 Not for: the controls (controls), or tables (table).
 """
@@ -27,8 +27,8 @@ from napari_kpac.widgets.task import Task
 if TYPE_CHECKING:
     from napari_kpac.evaluation import EvaluateOptions, Evaluation
 
-NAMES = ("picture", "method")
-NOISE, COUNT = "noise %", "pictures"
+NAMES = ("image", "method")
+NOISE, COUNT = "noise %", "images"
 PAPERS = ("psnr", "ssim", "lpips")
 """Columns for which the paper prints figures."""
 
@@ -48,9 +48,9 @@ class EvaluateWidget(DockedWidget):
         self._message = QLabel("Choose a folder of data and press Evaluate.")
         self._message.setWordWrap(True)
         self._message.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._means, self._pictures = SortedTable(), SortedTable()
-        self._pictures.setToolTip("Double-click a row to open its pictures as layers.")
-        self._pictures.doubleClicked.connect(self._open)
+        self._means, self._images = SortedTable(), SortedTable()
+        self._images.setToolTip("Double-click a row to open its images as layers.")
+        self._images.doubleClicked.connect(self._open)
         self._export = QPushButton("Export CSV and HTML ...")
         self._export.clicked.connect(self._choose_folder)
         self._task = Task(self)
@@ -68,7 +68,7 @@ class EvaluateWidget(DockedWidget):
     def _build(self) -> None:
         tabs = QTabWidget()
         tabs.addTab(self._means, "Means")
-        tabs.addTab(self._pictures, "Pictures")
+        tabs.addTab(self._images, "Images")
         self._tabs = tabs
         self.setMinimumWidth(380)
         layout = self.fill_scrolling()
@@ -86,7 +86,7 @@ class EvaluateWidget(DockedWidget):
 
     def _toggle(self) -> None:
         if self._task.is_running:
-            self._message.setText("Stopping after this picture ...")
+            self._message.setText("Stopping after this image ...")
             self._task.cancel()
         else:
             self.run()
@@ -100,7 +100,7 @@ class EvaluateWidget(DockedWidget):
             return
         self._found = None
         self._means.reset_to([])
-        self._pictures.reset_to([])
+        self._images.reset_to([])
         self._begin("Loading ...")
         self._task.start(lambda: _evaluation(options))
 
@@ -130,12 +130,12 @@ class EvaluateWidget(DockedWidget):
         self._message.setText(progress.stage)
         row = getattr(progress, "row", None)
         if row is not None:
-            content = self._pictures.content
+            content = self._images.content
             if not content.headings:
                 columns = [c for c in row.scores if c in (*PAPERS, "mae")] or list(row.scores)
-                self._pictures.reset_to((*NAMES, *columns, NOISE))
+                self._images.reset_to((*NAMES, *columns, NOISE))
             scores = [row.scores.get(name) for name in content.headings[len(NAMES) : -1]]
-            content.append((row.picture, row.method, *scores, row.noise))
+            content.append((row.image, row.method, *scores, row.noise))
 
     def _show_result(self, found: Evaluation) -> None:
         self._found = found
@@ -143,7 +143,7 @@ class EvaluateWidget(DockedWidget):
         columns = columns or list(found.ledger.columns)
         headings = ("method", *columns, NOISE, COUNT)
         rows: list[tuple[Cell, ...]] = [
-            (line.method, *(line.means.get(c) for c in columns), line.noise, float(line.pictures))
+            (line.method, *(line.means.get(c) for c in columns), line.noise, float(line.images))
             for line in found.lines
         ]
         if "psnr" in columns:
@@ -157,13 +157,13 @@ class EvaluateWidget(DockedWidget):
                 for row in paper.QUALITY
             ]
         self._means.reset_to(headings, rows)
-        self._pictures.resizeColumnsToContents()
+        self._images.resizeColumnsToContents()
         if found.report is not None:
             self._message.setText(f"Wrote {found.report}")
         else:
-            pictures = len({row.picture for row in found.ledger.rows})
+            images = len({row.image for row in found.ledger.rows})
             self._message.setText(
-                f"{pictures} pictures. The paper's figures are the paper's, on the test set of "
+                f"{images} images. The paper's figures are the paper's, on the test set of "
                 "DPDD, SSIM of preset paper; ours are of this data, SSIM of preset "
                 f"{found.options.ssim}."
             )
@@ -174,28 +174,28 @@ class EvaluateWidget(DockedWidget):
             self.export(Path(folder))
 
     def _open(self, index: QModelIndex) -> None:
-        """Open the pictures of the row that was double-clicked."""
+        """Open the images of the row that was double-clicked."""
         if self._found is None:
-            self._message.setText("Pictures can be opened when the evaluation is done.")
+            self._message.setText("Images can be opened when the evaluation is done.")
             return
-        found, row = self._found, self._pictures.row_of(index)
-        self._message.setText("Making the pictures of this row again ...")
-        self._looking.start(lambda: _pictures(found, row))
+        found, row = self._found, self._images.row_of(index)
+        self._message.setText("Making the images of this row again ...")
+        self._looking.start(lambda: _images(found, row))
 
     def _show_layers(self, made: tuple[str, Mapping[str, npt.NDArray[Any]]]) -> None:
-        name, pictures = made
-        for what, picture in pictures.items():
-            signed = bool(picture.min() < 0)
-            extent = max(float(np.abs(picture).max()), 1e-6)
+        name, images = made
+        for what, image in images.items():
+            signed = bool(image.min() < 0)
+            extent = max(float(np.abs(image).max()), 1e-6)
             self._viewer.add_image(
-                picture,
+                image,
                 name=f"{name}: {what}",
-                rgb=picture.ndim == 3,
+                rgb=image.ndim == 3,
                 contrast_limits=(-extent, extent) if signed else (0, 1),
                 colormap="PiYG" if signed else "gray",
                 metadata={METADATA: "evaluation"},
             )
-        self._message.setText(f"Opened {len(pictures)} layers of {name}.")
+        self._message.setText(f"Opened {len(images)} layers of {name}.")
 
 
 def _evaluation(options: EvaluateOptions) -> Steps[Evaluation]:
@@ -210,6 +210,6 @@ def _export(found: Evaluation, folder: Path) -> Steps[Evaluation]:
     return export_steps(found, folder)
 
 
-def _pictures(found: Evaluation, row: int) -> Steps[tuple[str, Mapping[str, npt.NDArray[Any]]]]:
-    yield Progress(0, 1, "pictures")
-    return found.ledger.rows[row].picture, found.study.pictures(row)
+def _images(found: Evaluation, row: int) -> Steps[tuple[str, Mapping[str, npt.NDArray[Any]]]]:
+    yield Progress(0, 1, "images")
+    return found.ledger.rows[row].image, found.study.images(row)

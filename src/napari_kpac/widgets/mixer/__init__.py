@@ -1,4 +1,4 @@
-"""The attention mixer: one strip per dilation, and the picture follows.
+"""The attention mixer: one strip per dilation, and the image follows.
 
 Not for: rendering (engine.Session).
 """

@@ -23,13 +23,13 @@ from napari_kpac.widgets.placement import (
     METADATA,
     find_layer,
     full_resolution,
+    image_size,
     moved,
-    picture_size,
 )
 
 
 class Materials:
-    """One picture of a viewer: a layer, and the index of the slice that is mixed."""
+    """One image of a viewer: a layer, and the index of the slice that is mixed."""
 
     def __init__(self, viewer: Viewer, source: Image, index: tuple[int, ...]) -> None:
         self.viewer = viewer
@@ -38,7 +38,7 @@ class Materials:
 
     @property
     def lead(self) -> tuple[None, ...]:
-        """For giving a picture the leading axes of its layer."""
+        """For giving an image the leading axes of its layer."""
         return (np.newaxis,) * len(self.index)
 
     def where(self, corner: tuple[int, int] = (0, 0)) -> dict[str, Any]:
@@ -46,21 +46,21 @@ class Materials:
         return moved(self.source, (*self.index, *corner))
 
     def plane(self, layer: Any, what: str) -> npt.NDArray[Any]:
-        """Return the slice on display of a layer, which must be of the picture's size."""
+        """Return the slice on display of a layer, which must be of the image's size."""
         data = np.asarray(full_resolution(layer))
         index = tuple(0 if data.shape[i] == 1 else n for i, n in enumerate(self.index))
         plane = data[index] if data.ndim > 2 else data
-        wanted = picture_size(self.source)
+        wanted = image_size(self.source)
         if plane.shape != wanted:
             raise ImageError(
-                f"the {what} layer “{layer.name}” has {plane.shape} pixels, the picture "
+                f"the {what} layer “{layer.name}” has {plane.shape} pixels, the image "
                 f"{wanted}: choose one of the same size"
             )
         return plane
 
     def add_labels(self) -> Labels:
-        """Add a labels layer of the picture's size, ready to be painted in."""
-        size = picture_size(self.source)
+        """Add a labels layer of the image's size, ready to be painted in."""
+        size = image_size(self.source)
         data = np.zeros(size, np.uint8)[self.lead]
         name = f"{self.source.name} (paint)"
         layer = self.viewer.add_labels(data, name=name, **self.where())
@@ -176,7 +176,7 @@ class Painting(QObject):
 
 
 class Shown:
-    """Puts results of the mixer into one layer beside their picture."""
+    """Puts results of the mixer into one layer beside their image."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
@@ -185,7 +185,7 @@ class Shown:
         self.unique_id: Any = None
         """Of the layer."""
         self.region: tuple[int, int, int, int] | None = None
-        """(top, bottom, left, right) of the part on show; None: the whole picture."""
+        """(top, bottom, left, right) of the part on show; None: the whole image."""
 
     @property
     def layer(self) -> Any:
@@ -214,7 +214,7 @@ class Shown:
         self._note(result)
 
     def complete(self) -> None:
-        """Show the last whole picture again where only a part or a draft is on show."""
+        """Show the last whole image again where only a part or a draft is on show."""
         layer, whole = self.layer, self._whole
         if layer is not None and whole is not None and self._material is not None:
             if layer.metadata.get(METADATA) is None or self.region is not None:
@@ -244,7 +244,7 @@ def _replace(layer: Any, image: Any, translate: Any) -> None:
     """Give a layer other pixels at another place.
 
     Each of the two sends the layer's pixels to the screen; so the place is changed while the
-    smaller of the two pictures is in the layer.
+    smaller of the two images is in the layer.
     """
     growing = np.size(image) > np.size(layer.data)
     if not growing:

@@ -37,7 +37,7 @@ class Request:
     draft: bool = False
     """Begin with a quick look at what is on screen."""
     exact: bool = True
-    """Render the exact picture; not while the setting is still moving."""
+    """Render the exact image; not while the setting is still moving."""
 
 
 def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> Any:
@@ -140,7 +140,7 @@ class LiveRenderer(QObject):
         give_way()
         try:
             self._session = self._make()
-            del self._make  # it holds on to the picture
+            del self._make  # it holds on to the image
             if not self._closing:
                 self.opened.emit(self._session.render())
                 self._say_note()

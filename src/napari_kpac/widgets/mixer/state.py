@@ -14,7 +14,7 @@ import numpy as np
 MOST_GAIN = 2.0
 MOST_STRENGTH = 1.5
 WHOLE = 0
-"""Stands for the whole picture among the labels."""
+"""Stands for the whole image among the labels."""
 
 Rows = tuple[tuple[float, ...], ...]
 
@@ -52,7 +52,7 @@ class MixerState:
         return tuple(rows)
 
     def gains_of(self, label: int) -> Rows:
-        """Return the gains that are edited for a label, or for the whole picture."""
+        """Return the gains that are edited for a label, or for the whole image."""
         return self.gains if label == WHOLE else self.label_gains.get(label, self.gains)
 
     def with_gain(self, label: int, block: int | None, index: int, value: float) -> MixerState:

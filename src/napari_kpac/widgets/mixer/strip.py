@@ -34,7 +34,7 @@ COLOURS = "viridis"
 
 
 class Thumbnail(QToolButton):
-    """A small picture of an attention map, always on the scale 0..1; a click opens it."""
+    """A small image of an attention map, always on the scale 0..1; a click opens it."""
 
     def __init__(self, tooltip: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Thumbnail(QToolButton):
 
     def show_map(self, values: npt.NDArray[np.float32]) -> None:
         """Show a map (h, w) in 0..1."""
-        # Colours only for as many pixels as can be seen: maps of large pictures are large.
+        # Colours only for as many pixels as can be seen: maps of large images are large.
         step = max(
             1, min(values.shape[0] // THUMBNAIL.height(), values.shape[1] // THUMBNAIL.width())
         )

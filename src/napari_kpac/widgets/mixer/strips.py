@@ -40,7 +40,7 @@ BUTTONS = {
 }
 
 AFTER = 30
-"""Milliseconds after the picture that its thumbnails are drawn: one long pause becomes two."""
+"""Milliseconds after the image that its thumbnails are drawn: one long pause becomes two."""
 
 
 class Desk(QWidget):
@@ -113,13 +113,13 @@ class Desk(QWidget):
 
     def _build_paint(self, grid: QGridLayout, labels: LayerBox) -> None:
         self.new_labels = QPushButton("New")
-        self.new_labels.setToolTip("Add a labels layer of the picture's size to paint in.")
+        self.new_labels.setToolTip("Add a labels layer of the image's size to paint in.")
         self.new_labels.clicked.connect(lambda: self.labels_wanted.emit())
         self.label = QSpinBox()
         self.label.setRange(WHOLE, 65535)
-        self.label.setSpecialValueText("the whole picture")
+        self.label.setSpecialValueText("the whole image")
         self.label.setPrefix("label ")
-        self.label.setToolTip("What the strips act on: the whole picture, or one painted label.")
+        self.label.setToolTip("What the strips act on: the whole image, or one painted label.")
         grid.addWidget(QLabel("paint with"), 3, 0)
         grid.addWidget(labels.native, 3, 1)
         grid.addWidget(self.new_labels, 3, 2)
@@ -202,7 +202,7 @@ class Desk(QWidget):
         self.buttons["Redo"].setEnabled(can_redo)
 
     def show_attention(self, result: Any) -> None:
-        """Show alpha and beta of a result, soon: the picture itself goes first."""
+        """Show alpha and beta of a result, soon: the image itself goes first."""
         self._attention = result
         self._drawing.start()
 

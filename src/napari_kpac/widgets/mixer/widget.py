@@ -1,4 +1,4 @@
-"""The mixer's window: opens a picture, turns moves into renders, shows what comes back.
+"""The mixer's window: opens an image, turns moves into renders, shows what comes back.
 
 Not for: controls (desk.py), layers as material (materials.py), rendering (live.py).
 """
@@ -37,7 +37,7 @@ from napari_kpac.widgets.mixer.strips import Desk
 from napari_kpac.widgets.placement import (
     current_index,
     full_resolution,
-    picture_size,
+    image_size,
     visible_region,
 )
 from napari_kpac.widgets.task import later, when_destroyed
@@ -49,11 +49,11 @@ THROTTLE = 60
 REST = 250
 """Milliseconds after which a slider that is still held counts as resting."""
 SETTLE = 400
-"""Milliseconds after which a changed slice or picture is opened anew."""
+"""Milliseconds after which a changed slice or image is opened anew."""
 
 
 class MixerWidget(DockedWidget):
-    """Opens a picture once, then renders it again with every move."""
+    """Opens an image once, then renders it again with every move."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class MixerWidget(DockedWidget):
     def _build(self) -> None:
         form = Form([self._image, self._model])
         self._open = QPushButton("Open")
-        self._open.setToolTip("Run the network once and connect the sliders to the picture.")
+        self._open.setToolTip("Run the network once and connect the sliders to the image.")
         self._message = QLabel()
         self._message.setWordWrap(True)
         layout = self.fill_scrolling()
@@ -134,14 +134,14 @@ class MixerWidget(DockedWidget):
             self.close_session("Closed.")
 
     def open(self) -> None:
-        """Open the chosen picture: run the network once, in a thread."""
+        """Open the chosen image: run the network once, in a thread."""
         self._reopen.stop()
         layer = self._image.layer
         if layer is None:
-            self._show_closed("There is no image layer: open a picture first (File > Open).")
+            self._show_closed("There is no image layer: open an image first (File > Open).")
             return
         if layer.unique_id == self._shown.unique_id:
-            self._show_closed("That layer is the mixer's own result: choose the picture itself.")
+            self._show_closed("That layer is the mixer's own result: choose the image itself.")
             return
         self._stop()
         layer.events.data.connect(self._follow_new_data)
@@ -160,7 +160,7 @@ class MixerWidget(DockedWidget):
         self._desk.setEnabled(False)
 
     def close_session(self, text: str) -> None:
-        """Let go of the picture; its result layer stays."""
+        """Let go of the image; its result layer stays."""
         self._stop()
         self._show_closed(text)
 
@@ -211,7 +211,7 @@ class MixerWidget(DockedWidget):
             self._desk.build_strips(known or tuple(range(1, count + 1)), blocks)
             self._history = History(MixerState.neutral(blocks, count))
         self._desk.setEnabled(True)
-        self._message.setText("Move a slider: the picture follows.")
+        self._message.setText("Move a slider: the image follows.")
         self._show_result(result)
         self._show_state()
         if self._history.state != MixerState.neutral(blocks, count):
@@ -298,7 +298,7 @@ class MixerWidget(DockedWidget):
             return
         self._number += 1
         region = visible_region(material.source)
-        height, width = picture_size(material.source)
+        height, width = image_size(material.source)
         whole = region == (0, height, 0, width)
         place = None if whole else region
         renderer.request(Request(modulation, place, self._number, draft=draft, exact=not draft))
@@ -315,7 +315,7 @@ class MixerWidget(DockedWidget):
     # -- painting and maps ------------------------------------------------------------------
 
     def add_labels(self) -> None:
-        """Add a labels layer of the picture's size and choose it."""
+        """Add a labels layer of the image's size and choose it."""
         if self._material is not None:
             self._labels.value = self._material.add_labels()
             self._desk.label.setValue(1)
@@ -353,7 +353,7 @@ class MixerWidget(DockedWidget):
     def save_recipe(self, path: str | Path) -> None:
         """Write the settings as a recipe, the file that ``napari-kpac deblur --recipe`` takes."""
         if self._result is None or self._material is None:
-            raise NotReadyError("there is nothing to save yet: open a picture first")
+            raise NotReadyError("there is nothing to save yet: open an image first")
         replace(self._result.recipe, modulation=self._modulation(self._material)).save(path)
         self._message.setText(f"Saved {Path(path).name}.")
 
@@ -363,7 +363,7 @@ class MixerWidget(DockedWidget):
 
         material = self._material
         if material is None or self._history is None:
-            raise NotReadyError("open a picture first, then load the recipe")
+            raise NotReadyError("open an image first, then load the recipe")
         modulation = load_recipe(path).modulation
         state = material.state_of(modulation, self._desk.shape)
         if modulation.labels is not None:
@@ -420,11 +420,11 @@ class MixerWidget(DockedWidget):
 
     def _follow_new_data(self, event: object = None) -> None:
         del event
-        self._restart("The picture changed: opening it again ...")
+        self._restart("The image changed: opening it again ...")
 
     def _follow_model(self) -> None:
         if self._model.value != self._opened_model:
-            self._restart("Another model: opening the picture with it ...")
+            self._restart("Another model: opening the image with it ...")
 
     def _follow_slice(self, event: object = None) -> None:
         del event

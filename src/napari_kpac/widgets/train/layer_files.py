@@ -1,4 +1,4 @@
-"""Layers as picture files in a run's folder, so that the run can be resumed without them.
+"""Layers as image files in a run's folder, so that the run can be resumed without them.
 
 Not for: choosing the layers (source.py). Loads torch: for threads.
 """
@@ -22,7 +22,7 @@ from napari_kpac.widgets.train.source import ChosenData, LayerData
 
 
 def write_layers(chosen: ChosenData, folder: Path) -> Steps[None]:
-    """Write every picture of the chosen layers, as the network would see it.
+    """Write every image of the chosen layers, as the network would see it.
 
     Photographs go into the folder, pairs into ``blurred`` and ``sharp`` below it, with one
     range of values for both of a pair.
@@ -44,13 +44,13 @@ def write_layers(chosen: ChosenData, folder: Path) -> Steps[None]:
     done, total = 0, sum(totals)
     for layer, measured, place, prefix in jobs:
         values = resolve_range("auto", _layout(measured), [as_array(measured.data)])
-        for number, picture in enumerate(_pictures(layer, values)):
-            write_image(place / f"{prefix}{number:04d}.png", picture)
+        for number, image in enumerate(_images(layer, values)):
+            write_image(place / f"{prefix}{number:04d}.png", image)
             done += 1
             yield Progress(done, total, "writing the layers")
 
 
-def _pictures(layer: LayerData, values: PixelRange) -> Iterator[npt.NDArray[Any]]:
+def _images(layer: LayerData, values: PixelRange) -> Iterator[npt.NDArray[Any]]:
     array = as_array(layer.data)
     depth = np.uint8 if array.dtype == np.uint8 else np.uint16
     for plane in _layout(layer).planes():

@@ -16,7 +16,7 @@ from napari_kpac.training.options import TrainOptions
 from napari_kpac.widgets.train.source import ChosenData
 
 DATA = "data"
-"""Folder of a run that holds pictures from layers."""
+"""Folder of a run that holds images from layers."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def start(options: TrainOptions, run: Path, chosen: ChosenData) -> Steps[Any]:
         yield RunOpened(0, options.total, "opening", options=options)
         return (yield from train(options, run))
     finally:
-        # A run that was never begun leaves none of its pictures behind.
+        # A run that was never begun leaves none of its images behind.
         if not existed and folder.is_free:
             shutil.rmtree(data, ignore_errors=True)
 

@@ -28,7 +28,7 @@ KINDS = (
 )
 FOLDERS = {
     "synthetic": "Folder of sharp photographs; blur is made while training.",
-    "pairs": "Folder of the blurred pictures; or, alone, one that holds “blurred” and “sharp”.",
+    "pairs": "Folder of the blurred images; or, alone, one that holds “blurred” and “sharp”.",
     "dpdd": "Folder that holds train_c, val_c and so on.",
 }
 
@@ -66,7 +66,7 @@ class DataSource:
             label="train on", choices=list(KINDS), tooltip="Where data comes from."
         )
         self.root = folder_edit("folder", FOLDERS["synthetic"])
-        self.sharp = folder_edit("sharp folder", "Folder of the sharp pictures of the same names.")
+        self.sharp = folder_edit("sharp folder", "Folder of the sharp images of the same names.")
         self.pairs = folder_edit(
             "real pairs",
             "Optional: a folder that holds “blurred” and “sharp”. A share of the crops"
@@ -74,7 +74,7 @@ class DataSource:
         )
         self.sharp_layer = LayerBox(
             viewer, Image, label="sharp", optional="(all images)",
-            tooltip="A sharp picture, or a stack of them.",
+            tooltip="A sharp image, or a stack of them.",
         )  # fmt: skip
         self.blurred_layer = LayerBox(
             viewer, Image, label="blurred", optional="(none: blur is made)",
@@ -124,7 +124,7 @@ class DataSource:
         if blurred is None:
             layers = [sharp] if sharp is not None else self._own_images()
             if not layers:
-                raise ConfigError("there is no image layer to train on: open sharp pictures first")
+                raise ConfigError("there is no image layer to train on: open sharp images first")
             return ChosenData({"kind": "synthetic"}, tuple(map(_layer_data, layers)))
         if sharp is None:
             raise ConfigError("choose the sharp layer that belongs to the blurred one")

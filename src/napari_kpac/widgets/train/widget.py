@@ -208,17 +208,17 @@ class TrainWidget(DockedWidget):
             self._curves.show_history(self._history)
         self._curves.refresh()
 
-    def _show_preview(self, picture: Any) -> None:
+    def _show_preview(self, image: Any) -> None:
         if not self._preview_check.isChecked():
             return
         layer = find_layer(self._viewer, self._preview_id)
-        if layer is not None and layer.data.shape == picture.shape:
-            layer.data = picture
+        if layer is not None and layer.data.shape == image.shape:
+            layer.data = image
             return
         if layer is not None:
             self._viewer.layers.remove(layer)
         layer = self._viewer.add_image(
-            picture, name=PREVIEW, rgb=True, metadata={METADATA: {"preview of": str(self._run)}}
+            image, name=PREVIEW, rgb=True, metadata={METADATA: {"preview of": str(self._run)}}
         )
         self._preview_id = layer.unique_id
 
