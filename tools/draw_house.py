@@ -37,7 +37,7 @@ def purpose(room: str) -> str:
     if not place.exists():
         place = PACKAGE / f"{room}.py"
     said = ast.get_docstring(ast.parse(place.read_text(encoding="utf-8"))) or ""
-    return said.splitlines()[0].rstrip(".")
+    return said.splitlines()[0].rstrip(".").replace("``", "")
 
 
 def drawn() -> str:

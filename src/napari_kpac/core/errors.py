@@ -6,6 +6,8 @@ Not for: bugs. Those surface as ordinary Python exceptions.
 """
 
 import re
+from importlib import import_module
+from typing import Any
 
 PAGE = "docs/troubleshooting.md"
 
@@ -90,3 +92,13 @@ def for_people(error: BaseException) -> str:
     text = str(error)
     gap = "\n" if "\n" in text else " "
     return f"{text}{gap}(see {error.section()})"
+
+
+def require(module: str, extra: str, what: str) -> Any:
+    """Import a package of an extra, or raise an error that says what needs it and how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f'{what} needs the extra {extra!r}: pip install "napari-kpac[{extra}]" ({error})'
+        ) from error

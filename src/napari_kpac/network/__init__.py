@@ -1,6 +1,6 @@
-"""The network of the paper and its comparison networks, in pure torch.
+"""The KPAC network and the baselines of the paper, in pure torch.
 
-Not for: files, images, devices. Those are the business of the rooms above.
+Not for: files (weights), images and devices (engine).
 """
 
 from napari_kpac.network.baselines import DPDNet, ResidualNet

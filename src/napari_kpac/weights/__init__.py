@@ -1,4 +1,4 @@
-"""Files to networks and back: our format, the authors' format, and the catalogue of models.
+"""Model files and the model catalogue: safetensors, the authors' .npz, model cards.
 
 Not for: what the networks compute (network), or images (engine).
 """
