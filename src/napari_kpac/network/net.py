@@ -139,16 +139,13 @@ class Decoder(nn.Module):
         decoder = cast("DecoderLevel", self.levels[len(self.levels) - 1 - level])
         return decoder.skip_half(skip)
 
-    def climb(self, x: Tensor, halves: Sequence[Tensor]) -> Tensor:
-        """Return to full resolution with the help of the skips' halves, full resolution first."""
-        for level, half in zip(self.levels, reversed(halves), strict=True):
-            x = level(x, half)
-        return x
-
     def forward(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
         """Run the decoder; the result is the residual to add to the image."""
         halves = [self.skip_half(level, skip) for level, skip in enumerate(skips)]
-        return self.climb(self.enter(features), halves)
+        x = self.enter(features)
+        for level, half in zip(self.levels, reversed(halves), strict=True):
+            x = level(x, half)
+        return x
 
 
 class Stage(NamedTuple):

@@ -26,8 +26,7 @@ from napari_kpac.weights.unpickle import FloatArray, read_array_list
 
 MAX_BYTES = 512 * 2**20
 ROOT = "deblur_net/"
-
-MOST_MEMBERS = 1000
+MAX_MEMBERS = 1000
 
 _DAMAGED = (
     zipfile.BadZipFile,
@@ -44,8 +43,7 @@ _DAMAGED = (
 )
 """The ways in which zipfile and NumPy's header reader report damage."""
 
-
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class _Slot(NamedTuple):
@@ -194,10 +192,10 @@ def _read_archive(path: Path) -> list[FloatArray] | dict[str, FloatArray]:
             infos = archive.infolist()
             if sum(info.file_size for info in infos) > MAX_BYTES:
                 raise WeightsError(f"larger than {MAX_BYTES >> 20} MB unpacked; refused")
-            if len(infos) > MOST_MEMBERS:
+            if len(infos) > MAX_MEMBERS:
                 raise WeightsError(f"an archive of {len(infos)} arrays; refused")
-            if any(info.compress_type not in _PACKED for info in infos):
-                raise WeightsError("packed in a way that NumPy does not use; refused")
+            if any(info.compress_type not in _COMPRESSIONS for info in infos):
+                raise WeightsError("compressed in a way that NumPy does not use; refused")
             if [info.filename for info in infos] == ["params.npy"]:
                 return _read_npy_list(_member(archive, infos[0]))
             return {
@@ -224,8 +222,7 @@ def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     }.get(version)
     if reader is None:
         raise WeightsError(f"unknown version {version} of the .npy format")
-    shape, fortran, dtype = reader(file)
-    return shape, fortran, dtype
+    return reader(file)
 
 
 def _read_npy_list(file: io.BytesIO) -> list[FloatArray]:

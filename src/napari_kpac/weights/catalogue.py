@@ -21,8 +21,14 @@ from napari_kpac.core.options import check_name
 from napari_kpac.core.signals import catalogue
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.authors import read_authors
-from napari_kpac.weights.card import ModelCard, tensors_sha256
-from napari_kpac.weights.store import SUFFIX, describe, read_network, save_network
+from napari_kpac.weights.store import (
+    SUFFIX,
+    ModelCard,
+    describe,
+    read_network,
+    save_network,
+    tensors_sha256,
+)
 
 DEFAULT = "kpac-3level"
 ALIASES = {"default": DEFAULT}
@@ -102,7 +108,7 @@ def load(model: str | os.PathLike[str] = "default") -> KPACNet:
 
 
 def is_file_name(model: str) -> bool:
-    """Tell whether a model is given as a file, and not by a name of the catalogue."""
+    """Return True if a model is given as a file, not by a name of the catalogue."""
     path = Path(model)
     return path.suffix in (SUFFIX, ".npz") or len(path.parts) > 1
 
