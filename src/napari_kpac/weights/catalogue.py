@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -65,7 +64,21 @@ def user_folder() -> Path:
 
 def models() -> list[ModelEntry]:
     """List all bundled and installed models; a file that cannot be read is passed over."""
-    return list(_entries())
+    found: dict[str, ModelEntry] = {}
+    origins: tuple[tuple[Path, Literal["bundled", "installed"]], ...] = (
+        (BUNDLED, "bundled"),
+        (user_folder(), "installed"),
+    )
+    for folder, origin in origins:
+        for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+            try:
+                config, card = describe(path)
+                # The name in the catalogue is that of the file: two files cannot share it.
+                card = replace(card, name=check_name(path.stem))
+            except WeightsError:
+                continue
+            found.setdefault(card.name, ModelEntry(card, config, path, origin))
+    return list(found.values())
 
 
 def find(name: str) -> ModelEntry:
@@ -175,25 +188,6 @@ def remove(name: str) -> Path:
     entry.path.unlink()
     catalogue.changed.emit()
     return entry.path
-
-
-def _entries() -> Iterator[ModelEntry]:
-    seen: set[str] = set()
-    origins: tuple[tuple[Path, Literal["bundled", "installed"]], ...] = (
-        (BUNDLED, "bundled"),
-        (user_folder(), "installed"),
-    )
-    for folder, origin in origins:
-        for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
-            try:
-                config, card = describe(path)
-                # The name in the catalogue is that of the file: two files cannot share it.
-                card = replace(card, name=check_name(path.stem))
-            except WeightsError:
-                continue
-            if card.name not in seen:
-                seen.add(card.name)
-                yield ModelEntry(card, config, path, origin)
 
 
 def _imported(path: Path, name: str) -> KPACNet:
