@@ -105,18 +105,18 @@ class KPACBlock(nn.Module):
         return lrelu(conv2d(x, weight, None, padding=padding, dilation=dilation))
 
     def alpha(self, x: Tensor) -> Tensor:
-        """Scale attention; ones where the block has none."""
+        """Compute the scale attention; ones where the block has none."""
         if self.scale is None:
             return x.new_ones(x.shape[0], len(self.dilations), *x.shape[-2:])
         alpha: Tensor = self.scale(x)
         return alpha
 
     def beta(self, x: Tensor) -> Tensor:
-        """Shape attention; ones where the block has none."""
+        """Compute the shape attention; ones where the block has none."""
         return self.beta_of_mean(x.mean(dim=(2, 3)))
 
     def beta_of_mean(self, mean: Tensor) -> Tensor:
-        """Shape attention from the global mean (batch, channels) of the block's input."""
+        """Compute the shape attention from the global mean (batch, channels) of the input."""
         if self.shape is None:
             return mean.new_ones(mean.shape[0], self.fusion.parts[0])
         beta: Tensor = self.shape(mean)

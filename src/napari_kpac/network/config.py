@@ -105,12 +105,12 @@ class KPACConfig:
         return (half, half, quarter, quarter)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         return {**asdict(self), "dilations": list(self.dilations)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KPACConfig:
-        """Inverse of :meth:`to_dict`; an unknown field is an error."""
+        """Make a configuration from what :meth:`to_dict` returns; an unknown field is an error."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"a network configuration must be a table of fields, got {values!r}")
         known = {field.name for field in fields(cls)}

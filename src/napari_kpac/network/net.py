@@ -35,7 +35,7 @@ Modulate = Callable[[int, Tensor], Tensor]
 
 
 class Encoded(NamedTuple):
-    """What the encoder hands on."""
+    """Output of the encoder."""
 
     features: Tensor
     """The bottleneck: at 1/4 (2 levels) or 1/8 (3 levels) of the image size."""
@@ -182,13 +182,13 @@ class KPACNet(nn.Module):
         self.blocks = nn.ModuleList(KPACBlock(config) for _ in range(config.blocks))
         self.decoder = Decoder(config, parts=1 + config.blocks)
         self.card: Any = None
-        """Where the weights come from; set by whoever loads them, None for random ones."""
+        """The model card; set where weights are loaded, None for random ones."""
 
     def join(self, image: Tensor | None, views: Sequence[Tensor] | None) -> tuple[Tensor, Tensor]:
-        """Sort out one image or a dual-pixel pair.
+        """Return the network's input and the image that the residual is added to.
 
-        Returns the network's input and the image that the residual is added to: the
-        centre image, or the mean of the two views where there is none.
+        Of a dual-pixel pair that is the centre image, or the mean of the two views where
+        there is none.
         """
         wanted = self.config.views
         if wanted == 2:
@@ -211,7 +211,7 @@ class KPACNet(nn.Module):
 
     @cached_property
     def halos(self) -> Halos:
-        """How far tiles must see around themselves."""
+        """Halos of the tiles, from the layers."""
         levels = cast("list[EncoderLevel]", list(self.encoder.levels))
         ups = cast("list[DecoderLevel]", list(self.decoder.levels))
 
@@ -269,12 +269,12 @@ class KPACNet(nn.Module):
         return Stage(self.decoder.refined, input_halo(self.decoder.refine))
 
     def encode(self, x: Tensor) -> Encoded:
-        """First stage: image(s) to bottleneck features and skips."""
+        """Run the first stage: image(s) to bottleneck features and skips."""
         encoded: Encoded = self.encoder(x)
         return encoded
 
     def step(self, index: int, x: Tensor, modulate: Modulate | None = None) -> BlockState:
-        """Second stage, once per block; ``modulate`` acts before the branches are weighted."""
+        """Run a block, the second stage; ``modulate`` acts before the branches are weighted."""
         block = self.block(index)
         alpha, beta = block.alpha(x), block.beta(x)
         if modulate is not None:
@@ -283,7 +283,7 @@ class KPACNet(nn.Module):
         return BlockState(branches, alpha, beta, block.fuse(branches, alpha, beta))
 
     def decode(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
-        """Third stage: bottleneck of encoder and blocks, and skips, to the residual."""
+        """Run the third stage: bottleneck of encoder and blocks, and skips, to the residual."""
         residual: Tensor = self.decoder(features, skips)
         return residual
 

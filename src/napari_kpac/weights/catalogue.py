@@ -57,7 +57,7 @@ class ModelEntry:
 
 
 def user_folder() -> Path:
-    """Folder of the models that the user installed; ``NAPARI_KPAC_MODELS`` overrides it."""
+    """Return the folder of the user's models; ``NAPARI_KPAC_MODELS`` overrides it."""
     override = os.environ.get("NAPARI_KPAC_MODELS")
     return Path(override) if override else user_data_path("napari-kpac", False) / "models"
 
@@ -168,8 +168,8 @@ def install(
     target = user_folder() / f"{card.name}{SUFFIX}"
     if target.exists() and not overwrite:
         raise WeightsError(
-            f"a model called {card.name!r} is installed already; remove it first, choose "
-            "another name, or ask to overwrite it"
+            f"a model called {card.name!r} is installed already; remove it, choose another "
+            "name, or overwrite it (--overwrite)"
         )
     if card == net.card and source.suffix == SUFFIX:
         with replacing(target) as temporary:

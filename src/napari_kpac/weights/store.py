@@ -62,12 +62,12 @@ class ModelCard:
                 raise WeightsError(f"model card: field {item.name!r} has a bad value {value!r:.80}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         return {**asdict(self), "figures": dict(self.figures)}
 
     @classmethod
     def from_dict(cls, values: Any) -> ModelCard:
-        """Inverse of :meth:`to_dict`; fields of later versions are passed over."""
+        """Make a card from what :meth:`to_dict` returns; unknown fields are ignored."""
         if not isinstance(values, Mapping) or "name" not in values:
             raise WeightsError("the model card is missing or has no name")
         known = {item.name for item in fields(cls)}
@@ -149,7 +149,7 @@ def read_network(path: str | os.PathLike[str], *, verify: bool = True) -> KPACNe
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """Fingerprint of named tensors: names, types, shapes and bytes, in the order of names."""
+    """Return the SHA-256 of tensors: names, types, shapes and bytes, in the order of names."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
