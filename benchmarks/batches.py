@@ -1,4 +1,4 @@
-"""What overlapping and workers gain in a batch, and how much memory large images take.
+"""Measure what overlapping and workers gain in a batch, and the memory of large images.
 
     python benchmarks/batches.py
     python benchmarks/batches.py --images 6 --size 480x640 --megapixels 1,4 --memory "1 GB"

@@ -1,4 +1,4 @@
-"""What classical deblurring gains where the truth is known, on images of scikit-image.
+"""Measure the gain of classical deblurring where the truth is known, on scikit-image's images.
 
     python benchmarks/classical_gain.py
 

@@ -24,7 +24,7 @@ from skimage.transform import resize
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
 
-PATIENCE = 600.0
+TIMEOUT_S = 600.0
 BEAT = 5
 """Milliseconds between two beats of the event loop's pulse."""
 TURNS = 3
@@ -52,10 +52,10 @@ class Pulse:
 
 
 def wait(until: Callable[[], object]) -> float:
-    """Let the window live until something is true; returns the seconds that took."""
+    """Process events until a condition is true; returns the seconds that took."""
     start = time.perf_counter()
     while not until():
-        if time.perf_counter() - start > PATIENCE:
+        if time.perf_counter() - start > TIMEOUT_S:
             raise TimeoutError("the window did not get there")
         QApplication.processEvents()
         time.sleep(0.001)
@@ -63,13 +63,13 @@ def wait(until: Callable[[], object]) -> float:
 
 
 def rest(seconds: float) -> None:
-    """Let the window live for a while."""
+    """Process events for some seconds."""
     end = time.perf_counter() + seconds
     wait(lambda: time.perf_counter() > end)
 
 
 def measure_napari(viewer: napari.Viewer, pulse: Pulse) -> dict[str, float]:
-    """Take the pauses that napari makes by itself, without any plugin."""
+    """Measure the pauses of napari itself, without any plugin."""
     pixels = viewer.layers[0].data
     viewer.layers.remove(viewer.add_image(pixels))  # the first layer of a kind takes longer
     rest(1)

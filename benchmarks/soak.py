@@ -41,7 +41,7 @@ from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 ACTIONS = 12
 """In a cycle."""
 WARM_UP = 0.25
@@ -55,7 +55,7 @@ WIDGETS = {"deblur": DeblurWidget, "mixer": MixerWidget, "blur": BlurMapWidget}
 
 @dataclass(frozen=True)
 class Sample:
-    """What is left of a cycle when everything was let go."""
+    """What is still in use after a cycle."""
 
     memory: int
     """Bytes that the process wrote itself, after a garbage collection."""
@@ -156,7 +156,7 @@ class Soak:
         return self.samples[-1]
 
     def close(self) -> None:
-        """Let go of the docks and the window."""
+        """Close the docks and the window."""
         with self.problems:
             self._close_docks()
             self.viewer.close()
@@ -266,7 +266,7 @@ class Soak:
     # -- what is left -------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Let go of everything that is open, as a person who begins anew."""
+        """Close everything that is open."""
         deblur, mixer, blur = (self.docks[name] for name in WIDGETS)
         wait(lambda: not deblur._task.is_running and not blur._task.is_running)
         mixer.close_session("Closed.")
@@ -325,8 +325,8 @@ def our_threads() -> list[threading.Thread]:
 
 
 def wait(until: Callable[[], object]) -> None:
-    """Let the window live until something is true."""
-    end = time.monotonic() + PATIENCE
+    """Process events until a condition is true."""
+    end = time.monotonic() + TIMEOUT_S
     while not until():
         if time.monotonic() > end:
             raise TimeoutError("the window did not get there")
@@ -337,7 +337,7 @@ def wait(until: Callable[[], object]) -> None:
 
 
 def rest(seconds: float) -> None:
-    """Let the window live for a while."""
+    """Process events for some seconds."""
     end = time.monotonic() + seconds
     wait(lambda: time.monotonic() >= end)
 

@@ -1,4 +1,4 @@
-"""What making a training pair costs against a training step of the 3-level network.
+"""Compare the cost of making a training pair with that of a training step (3 levels).
 
     python benchmarks/training_pair.py --size 256 --layers 10
 

@@ -1,4 +1,4 @@
-"""What all tests share: where the optional golden data lies, and tiny networks."""
+"""Fixtures of all tests: the optional golden data, and an empty folder of models."""
 
 import os
 from pathlib import Path

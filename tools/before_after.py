@@ -1,4 +1,4 @@
-"""Put images before and after deblurring side by side, for the documentation.
+"""Draw images before and after deblurring side by side, for the documentation.
 
     python tools/before_after.py [--model NAME]
 
@@ -29,13 +29,13 @@ PARTS = (
     (data.coffee, slice(20, 220), slice(300, 540)),
 )
 STRIP = (slice(64, 194), slice(150, 330))
-RADIUS = 3.0
+RADIUS_PX = 3.0
 STRENGTH = 5
-GAP = 4
+GAP_PX = 4
 
 
 def main() -> None:
-    """Deblur and put together."""
+    """Deblur and write both images."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="default")
     parser.add_argument("--output", type=Path, default=TARGET, help="folder")
@@ -47,7 +47,7 @@ def main() -> None:
 def strip(model: str) -> ImageArray:
     """Show a defocused photograph, its result and the truth."""
     truth = data.astronaut()
-    blurred = kpac.defocus(truth, RADIUS, seed=1).image
+    blurred = kpac.defocus(truth, RADIUS_PX, seed=1).image
     images = (blurred, kpac.deblur(blurred, model=model).image, truth)
     return joined([image[STRIP].repeat(2, axis=0).repeat(2, axis=1) for image in images], 0)
 
@@ -70,9 +70,9 @@ def photographs(model: str) -> ImageArray:
 
 
 def joined(panels: list[ImageArray], axis: int) -> ImageArray:
-    """Put images below (axis 0) or beside (axis 1) each other, with gaps."""
+    """Join images below (axis 0) or beside (axis 1) each other, with gaps."""
     shape = list(panels[0].shape)
-    shape[axis] = GAP
+    shape[axis] = GAP_PX
     gap = np.full(shape, 255, np.uint8)
     return np.concatenate([part for panel in panels for part in (panel, gap)][:-1], axis)
 

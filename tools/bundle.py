@@ -1,4 +1,4 @@
-"""Make a trained model one of those that ship with the package, its card filled in.
+"""Add a trained model, with its card, to those that ship with the package.
 
     python tools/bundle.py run/best.safetensors --name kpac-3level --photos PHOTOS MORE_PHOTOS \
         --pairs REAL_PAIRS --summary report/summary.json --real-summary real/summary.json \
@@ -34,8 +34,8 @@ from napari_kpac.weights import ModelCard, read_network, save_network, tensors_s
 from napari_kpac.weights.catalogue import BUNDLED as FOLDER
 from napari_kpac.weights.catalogue import SUMS
 
-ENOUGH = 60.0
-"""dB between results with the weights as stored and as trained."""
+MIN_PSNR_DB = 60.0
+"""Between results with the weights as stored and as trained."""
 LIMITS = (
     "Trained on {data}: blur of other lenses may differ, larger blur and bokeh with hard or"
     " swirling rims are beyond it. Alpha was tied to the radius of the blur by a small loss, and in"
@@ -48,7 +48,7 @@ REAL = "real pairs of mild blur"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read, check, write."""
+    """Fill in the card and write the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--name", required=True)
@@ -94,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     kept = min(_closeness(net, kpac.load(target)))
     print(f"{target.name}: {target.stat().st_size / 1e6:.1f} MB; as stored and as trained agree")
-    print(f"to {kept:.1f} dB at least ({ENOUGH:g} dB are enough)")
-    if kept < ENOUGH:
+    print(f"to {kept:.1f} dB at least ({MIN_PSNR_DB:g} dB are enough)")
+    if kept < MIN_PSNR_DB:
         raise SystemExit("float16 is too coarse for these weights")
 
 
@@ -182,7 +182,7 @@ def _lines(summary: Path, sha256: str, *, fitted: bool = False) -> list[dict[str
 
 
 def _closeness(trained: kpac.KPACNet, stored: kpac.KPACNet) -> list[float]:
-    """Give the PSNR between the results of two networks, for a few images."""
+    """Return the PSNR between the results of two networks, for a few images."""
     found = []
     for image in (data.chelsea(), data.coffee(), data.astronaut()):
         crop = image[:256, :256].astype(np.float32) / 255

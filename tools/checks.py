@@ -1,4 +1,4 @@
-"""Runs commands of tox.ini in the environment that runs this script.
+"""Run commands of tox.ini in the environment that runs this script.
 
 `make` uses it, so that the commands stand in tox.ini alone and no second environment is made.
 

@@ -22,11 +22,11 @@ from napari_kpac.widgets.samples import scene
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "dilations.png"
 STRENGTH = 10
-SIDE = 240
+SIDE_PX = 240
 
 
 def main() -> None:
-    """Render with each dilation muted, and put together."""
+    """Render with each dilation muted and write the image."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="default")
     parser.add_argument("--output", type=Path, default=TARGET)
@@ -58,7 +58,7 @@ def main() -> None:
         )
     ]
     title = f"Above: attention of block 1, dark 0, light 1. Below: what is lost, {STRENGTH} times"
-    write_image(given.output, sheet(title, [above, below], side=SIDE, whole=True))
+    write_image(given.output, sheet(title, [above, below], side=SIDE_PX, whole=True))
 
 
 if __name__ == "__main__":

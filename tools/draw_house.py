@@ -1,10 +1,10 @@
-"""Draws docs/images/house.svg: the rooms of the package, from the import contract.
+"""Draw docs/images/house.svg: the rooms of the package, from the import contract.
 
 python tools/draw_house.py          # write the image
 python tools/draw_house.py --check  # fail where the image is not what it should be
 
-The floors are the layers of the contract in pyproject.toml, and what a room says of itself is the
-first line of its docstring.
+The floors are the layers of the contract in pyproject.toml, and a room is described by the first
+line of its docstring.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDTH, FLOOR, GAP, ROOF = 1000, 64, 10, 70
 
 
 def floors() -> list[list[str]]:
-    """List the rooms of every floor, the top one first."""
+    """Return the rooms of every layer, the top one first."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
@@ -32,35 +32,31 @@ def floors() -> list[list[str]]:
 
 
 def purpose(room: str) -> str:
-    """Say what a room is for."""
+    """Return what a room is for: the first line of its docstring."""
     place = PACKAGE / room / "__init__.py"
-    if not place.exists():
-        place = PACKAGE / f"{room}.py"
-    said = ast.get_docstring(ast.parse(place.read_text(encoding="utf-8"))) or ""
-    return said.splitlines()[0].rstrip(".")
+    text = ast.get_docstring(ast.parse(place.read_text(encoding="utf-8"))) or ""
+    return text.splitlines()[0].rstrip(".").replace("``", "")
 
 
-def drawn() -> str:
+def drawing() -> str:
     """Draw the house."""
     inner = WIDTH - 2 * GAP
-    storeys = floors()
     parts = [
         f'<path d="M 0 {ROOF} L {WIDTH / 2:g} 6 L {WIDTH} {ROOF} z" fill="{INK}"/>',
         f'<text x="{WIDTH / 2:g}" y="{ROOF - 18}" text-anchor="middle" font-size="15" '
         'fill="#ffffff">napari-kpac: each room may use what lies below it</text>',
     ]
     y = ROOF + GAP
-    for rooms in storeys:
+    for rooms in floors():
         width = (inner - GAP * (len(rooms) - 1)) / len(rooms)
         for number, room in enumerate(rooms):
             x = GAP + number * (width + GAP)
             fill = WINDOW if room == "widgets" else FILL
-            name = f"{room}.py" if (PACKAGE / f"{room}.py").exists() else f"{room}/"
             parts += [
                 f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{FLOOR}" rx="6" '
                 f'fill="{fill}" stroke="{SOFT}"/>',
                 f'<text x="{x + 12:g}" y="{y + 23}" font-size="16" font-weight="600" '
-                f'fill="{INK}">{name}</text>',
+                f'fill="{INK}">{room}/</text>',
             ]
             lines = textwrap.wrap(purpose(room), int((width - 24) / 6.6))
             parts += [
@@ -88,9 +84,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     if not parser.parse_args().check:
-        TARGET.write_text(drawn(), encoding="utf-8")
+        TARGET.write_text(drawing(), encoding="utf-8")
         print(f"wrote {TARGET.relative_to(ROOT)}")
-    elif TARGET.read_text(encoding="utf-8") != drawn():
+    elif TARGET.read_text(encoding="utf-8") != drawing():
         raise SystemExit(f"{TARGET.name} is not what the contract says: run tools/draw_house.py")
 
 

@@ -1,4 +1,4 @@
-"""Draws docs/images/stages.svg: the stages, their cost, and where a change restarts.
+"""Draw docs/images/stages.svg: the stages, their cost, and where a change restarts.
 
 The numbers come from the default network itself.
 
@@ -41,7 +41,7 @@ def arrow(x1: int, y1: int, x2: int, y2: int, dashed: bool = False) -> str:
 
 
 def shares(config: KPACConfig) -> dict[str, str]:
-    """Share of the multiplications of each stage, by counting networks with and without it."""
+    """Return the share of each stage in the work, by counting networks with and without it."""
     size = (1, 3, 512, 512)
 
     def flops(**changes: int) -> int:

@@ -1,4 +1,4 @@
-"""Lists what napari-kpac brings along: an SBOM (CycloneDX, JSON) and a table of licences.
+"""Write the dependencies of napari-kpac: an SBOM (CycloneDX, JSON) and a table of licences.
 
     python tools/sbom.py --output sbom.json --licences licences.md
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import re
 import uuid
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -20,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PACKAGE = "napari-kpac"
 EXTRAS = ("all",)
 WEIGHTS = Path(__file__).parents[1] / "src" / "napari_kpac" / "weights" / "bundled"
-LONGEST = 60
+MAX_NAME_LENGTH = 60
 """Characters of a licence's name; what is longer is the licence itself."""
 
 
@@ -41,7 +41,7 @@ def needed(found: Distribution, extras: tuple[str, ...]) -> Iterator[tuple[str, 
 def closure(
     package: str, extras: tuple[str, ...]
 ) -> tuple[dict[str, Distribution], dict[str, set[str]]]:
-    """Return all packages that are needed, and for each what it needs itself, by plain name."""
+    """Return all packages that are needed, and for each what it needs itself, by its name."""
     packages: dict[str, Distribution] = {}
     needs: dict[str, set[str]] = {}
     waiting, seen = [(package, extras)], set()
@@ -51,10 +51,10 @@ def closure(
             found = distribution(name)
         except PackageNotFoundError:
             raise SystemExit(f"{name} is not installed; pip install -e '.[{EXTRAS[0]}]'") from None
-        packages[plain(name)] = found
-        inside = needs.setdefault(plain(name), set())
+        packages[canonicalize_name(name)] = found
+        inside = needs.setdefault(canonicalize_name(name), set())
         for each in needed(found, wanted):
-            inside.add(plain(each[0]))
+            inside.add(canonicalize_name(each[0]))
             if each not in seen:
                 seen.add(each)
                 waiting.append(each)
@@ -62,7 +62,7 @@ def closure(
 
 
 def licence(found: Distribution) -> str:
-    """Say under which licence a package stands, by what it says of itself."""
+    """Return the licence of a package, from its metadata."""
     about = found.metadata
     if about.get("License-Expression"):
         return str(about["License-Expression"])
@@ -72,16 +72,11 @@ def licence(found: Distribution) -> str:
         if line.startswith("License ::") and not line.endswith("OSI Approved")
     ]
     text = " ".join((about.get("License") or "").split())
-    return "; ".join(kinds) or (text if 0 < len(text) <= LONGEST else "see its files")
-
-
-def plain(name: str) -> str:
-    """Write a name as package indexes do."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return "; ".join(kinds) or (text if 0 < len(text) <= MAX_NAME_LENGTH else "see its files")
 
 
 def bom(packages: dict[str, Distribution], needs: dict[str, set[str]]) -> dict[str, Any]:
-    """Put everything together."""
+    """Return the SBOM."""
     listed = [_component(name, found) for name, found in sorted(packages.items())]
     own = next(each for each in listed if each["name"] == PACKAGE)
     others = [each for each in listed if each is not own]

@@ -1,4 +1,4 @@
-"""Takes images of the real window for the documentation: each widget, dark and light, and a film.
+"""Take images of the real window for the documentation: each widget, dark and light, and a film.
 
 Needs a display (make screenshots brings its own, with Xvfb).
 
@@ -29,12 +29,12 @@ from napari_kpac.widgets.mixer import MixerWidget
 from napari_kpac.widgets.train import TrainWidget
 
 TARGET = Path(__file__).parents[1] / "docs" / "images"
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 
 
-def wait(until: Callable[[], object], settle: float = 0.6, patience: float = PATIENCE) -> None:
-    """Let the window live until something is true, and a little longer."""
-    end = time.monotonic() + patience
+def wait(until: Callable[[], object], settle: float = 0.6, timeout: float = TIMEOUT_S) -> None:
+    """Process events until a condition is true, and a little longer."""
+    end = time.monotonic() + timeout
     while not until():
         if time.monotonic() > end:
             raise TimeoutError("the window did not get there")
@@ -92,7 +92,7 @@ def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
     settings.control("validate").value = 10
     wait(lambda: "kpac-3level" in settings.start.choices)
     widget.start()
-    wait(lambda: widget._last is not None and widget._last.done >= 90, patience=900)
+    wait(lambda: widget._last is not None and widget._last.done >= 90, timeout=900)
     widget._pause.click()
     wait(lambda: widget._task.is_paused)
     viewer.reset_view()

@@ -1,4 +1,4 @@
-"""Reference pages from the program itself: the commands' help, and the options' own words.
+"""Reference pages from the program itself: the help of commands and options.
 
 Not for: prose.
 """
@@ -88,21 +88,21 @@ def _call(action: argparse.Action) -> str:
 
 
 def _described(kind: Any) -> bool:
-    """Whether this is a record of options, whose fields bring their own help."""
+    """Return True if this is a class of options, whose fields have help texts."""
     return is_dataclass(kind) and any("help" in item.metadata for item in fields(kind))
 
 
 def shorten_signature(
     _app: Sphinx, what: str, _name: str, object_: Any, _options: Any, *_: Any
 ) -> tuple[str, str] | None:
-    """Leave a long list of options to the list below."""
+    """Shorten the signature of a class of options, which are listed below it."""
     return ("(**options)", "") if what == "class" and _described(object_) else None
 
 
 def list_options(
     _app: Sphinx, what: str, _name: str, object_: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Put the options' own words below a record of options."""
+    """List the help texts of the options below their class."""
     if what != "class" or not _described(object_):
         return
     lines += ["", "Parameters", "----------"]
@@ -130,7 +130,7 @@ def keep_to_attributes(
 def find_short_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
 ) -> nodes.reference | None:
-    """Let docstrings name what is documented elsewhere by its last name alone."""
+    """Resolve references in docstrings that give only the last part of a name."""
     if node.get("refdomain") != "py":
         return None
     ending = "." + node["reftarget"]

@@ -184,7 +184,7 @@ def test_the_command(photos, tmp_path, capsys):
     assert record["options"]["largest"] == 3
     assert main([*call[:-1], "--no-near", "--scene", "tilted"]) == 0
     assert "0 pairs made, 7 kept" in capsys.readouterr().out
-    assert main(call) == 1
+    assert main(call) == 2
     assert "other options" in capsys.readouterr().err
     (photos / "broken.jpg").write_bytes(b"")
     assert main(["synthesise", str(photos), "-o", str(tmp_path / "o2"), "--skip-bad"]) == 0

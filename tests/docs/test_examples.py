@@ -10,36 +10,36 @@ import shutil
 import pytest
 
 from napari_kpac.cli import main
-from tests.docs.desk import furnish
 from tests.docs.pages import PAGES, blocks, name_of
+from tests.docs.sample_files import write_sample_files
 
 RUN = ("python", "sh")
 SHOWN = ("text", "toml", "{eval-rst}", "{toctree}", "{commands}", "{include} ../CHANGELOG.md")
-MOST_NOT_RUN = 18
+MAX_NOT_RUN = 18
 """A limit, so that marking a block stays an exception."""
 
 ALL = [block for page in PAGES for block in blocks(page)]
-TOLD = [page for page in PAGES if any(b.kind in RUN and b.reason is None for b in blocks(page))]
+RUNNABLE = [page for page in PAGES if any(b.kind in RUN and b.reason is None for b in blocks(page))]
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("desk")
-    furnish(folder)
+def samples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("samples")
+    write_sample_files(folder)
     return folder
 
 
 @pytest.fixture
-def page_folder(desk, tmp_path, monkeypatch):
+def page_folder(samples, tmp_path, monkeypatch):
     folder = tmp_path / "page"
-    shutil.copytree(desk, folder)
+    shutil.copytree(samples, folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("NAPARI_KPAC_MODELS", str(folder / "models"))
     return folder
 
 
 @pytest.mark.usefixtures("page_folder")
-@pytest.mark.parametrize("page", TOLD, ids=name_of)
+@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
 def test_the_page_runs(page, monkeypatch, request):
     names = {"__name__": "__main__"}
     if any("napari.Viewer(" in block.text for block in blocks(page)):
@@ -75,7 +75,7 @@ def test_what_is_not_run_says_why():
     for block in marked:
         print(f"{block}: {block.reason}")  # pytest -s shows it
     assert all(block.kind in RUN for block in marked), "only code can be marked"
-    assert len(marked) <= MOST_NOT_RUN
+    assert len(marked) <= MAX_NOT_RUN
 
 
 def test_code_is_called_by_its_name():

@@ -29,9 +29,17 @@ def test_every_public_name_is_in_the_reference():
     assert set(napari_kpac.__all__) - {"__version__"} <= documented()
 
 
+def test_every_public_name_exists():
+    """The stubs from which names are loaded lazily name what there is."""
+    for name in napari_kpac.__all__:
+        assert getattr(napari_kpac, name) is not None
+
+
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_name_of_a_room_is_in_the_reference(room):
-    exported = importlib.import_module(f"napari_kpac.{room}").__all__
+def test_every_name_of_a_room_exists_and_is_in_the_reference(room):
+    module = importlib.import_module(f"napari_kpac.{room}")
+    exported = module.__all__
+    assert all(hasattr(module, name) for name in exported)
     below = {name for name in exported if name not in napari_kpac.__all__}
     assert {f"{room}.{name}" for name in below} <= documented()
 

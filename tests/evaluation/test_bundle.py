@@ -20,7 +20,7 @@ def bundle(tmp_path, monkeypatch):
     spec.loader.exec_module(tool)
     (tmp_path / "bundled").mkdir()
     monkeypatch.setattr(tool, "FOLDER", tmp_path / "bundled")
-    monkeypatch.setattr(tool, "ENOUGH", 20.0)  # the tiny network has large weights
+    monkeypatch.setattr(tool, "MIN_PSNR_DB", 20.0)  # the tiny network has large weights
     return tool
 
 

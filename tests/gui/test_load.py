@@ -27,7 +27,7 @@ def dock(viewer, kind, qtbot):
 
 
 def is_shown(layer, wanted):
-    """Tell whether a layer shows all of an image, to one grey level."""
+    """Return True if a layer shows all of an image, to one grey level."""
     return layer.data.shape == wanted.shape and np.abs(layer.data - wanted).max() <= 1
 
 

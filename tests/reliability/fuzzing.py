@@ -30,7 +30,7 @@ SECONDS = 120
 CEILING = 1 << 30
 """Bytes that reading a damaged file may take, on top of what the process has already."""
 GOOD = ("read", "refused")
-"""What may become of a damaged file; everything else is a defect."""
+"""How reading a damaged file may end; everything else is a defect."""
 EVERY = "every reader"
 """Stands for all readers in turn, in one child."""
 START = 900
@@ -39,7 +39,7 @@ START = 900
 
 @dataclass
 class Figures:
-    """What became of the cases."""
+    """Counts of the cases by how they ended."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By reader and outcome."""
@@ -187,7 +187,7 @@ class Watch:
 
 
 def ceiling(extra: int = CEILING) -> None:
-    """Let this process take no more memory than it has, and so much."""
+    """Limit the memory of this process to what it has, and so much."""
     import resource
 
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -197,7 +197,7 @@ def ceiling(extra: int = CEILING) -> None:
 
 
 def judge(read: Callable[[], object]) -> tuple[str, str]:
-    """Say how reading ended: ``read``, ``refused``, ``memory`` or ``error``, and with what."""
+    """Return how reading ended: ``read``, ``refused``, ``memory`` or ``error``, and with what."""
     from napari_kpac.core.errors import KpacError
 
     try:

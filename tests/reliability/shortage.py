@@ -35,7 +35,7 @@ LARGE = 4096
 
 
 class _Operations(TorchDispatchMode):
-    """Lets operations of torch that allocate fail as its allocator does."""
+    """Makes operations of torch that allocate fail as its allocator does."""
 
     def __init__(self, shortage):
         super().__init__()

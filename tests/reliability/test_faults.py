@@ -39,7 +39,7 @@ def told_by(action, folder, *more):
 
 
 def kill(action, folder):
-    """Let a child get to the worst moment, and kill it there."""
+    """Run a child up to the worst moment, and kill it there."""
     process = child(action, folder)
     try:
         said = process.stdout.readline().strip()

@@ -16,7 +16,7 @@ LONG = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], pri
 
 
 def attempt(call):
-    """Give what a call returns, and what it says where it refuses."""
+    """Return the result of a call, and its message where it refuses."""
     try:
         result = call()
     except kpac.KpacError as error:

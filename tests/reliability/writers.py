@@ -166,7 +166,7 @@ def table(folder):
 
 
 def hang(said):
-    """Tell the parent that the moment has come, and wait to be killed."""
+    """Signal the parent that the moment has come, and wait to be killed."""
     print(said, flush=True)
     time.sleep(600)
 

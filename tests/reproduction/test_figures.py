@@ -50,7 +50,7 @@ def test_every_network_of_the_cost_table_runs():
 
 
 def test_a_bad_size_is_refused(capsys):
-    assert main(["reproduce", "cost", "--size", "100x64"]) == 1
+    assert main(["reproduce", "cost", "--size", "100x64"]) == 2
     assert "multiples of 16" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "cost", "--size", "large"])

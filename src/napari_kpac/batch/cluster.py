@@ -22,8 +22,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
 from napari_kpac.batch.running import using_threads
 from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
-from napari_kpac.core.errors import ClusterError, KpacError
-from napari_kpac.core.packages import require
+from napari_kpac.core.errors import ClusterError, KpacError, require
 from napari_kpac.core.progress import Steps, finish
 from napari_kpac.engine.allocator import environment
 

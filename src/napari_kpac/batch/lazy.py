@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.core.errors import ImageError
-from napari_kpac.core.packages import require
+from napari_kpac.core.errors import ImageError, require
 from napari_kpac.core.progress import finish
 from napari_kpac.engine import DeblurOptions, Modulation, deblur_steps
 from napari_kpac.engine.arrays import Array, Layout, layout_for

@@ -1,6 +1,6 @@
-"""The terminal: the same actions as in the window and in Python.
+"""The command ``napari-kpac``: the same actions from a terminal.
 
-Not for: doing the work. Each command reads its options, runs an action and prints.
+Not for: doing the work. Each command reads its options, runs an action and prints the result.
 """
 
 from napari_kpac.cli.entry import main

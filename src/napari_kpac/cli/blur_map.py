@@ -14,8 +14,8 @@ from napari_kpac.cli.common import (
     add_command,
     add_files,
     batch_options,
+    print_report,
     print_table,
-    tell,
 )
 from napari_kpac.core.errors import ConfigError, for_people
 
@@ -92,7 +92,7 @@ def _blur_map(given: argparse.Namespace) -> int:
     if not given.json:
         for outcome in report.of("made"):
             _tell(outcome)
-    return tell(given, report)
+    return print_report(given, report)
 
 
 def _options(given: argparse.Namespace) -> DetectionOptions:

@@ -1,4 +1,8 @@
-"""What all commands share: exit codes, tables, progress, flags from options, images in and out.
+"""What all commands share: exit codes, flags from options, progress bars, printed results.
+
+A command is declared with :func:`add_command`: the docstring of the function that runs it is its
+help. The function may print with :func:`print_result` and return an exit code. Errors need no
+handling there: a ``ConfigError`` exits with 2, any other ``KpacError`` with 1 (entry.py).
 
 Not for: any one command.
 """
@@ -16,26 +20,44 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
 
+from napari_kpac.batch import BatchOptions
 from napari_kpac.core.errors import ConfigError, for_people
 from napari_kpac.core.progress import Steps
 
 if TYPE_CHECKING:
-    from napari_kpac.batch import BatchOptions, Report
+    from napari_kpac.batch import Report
     from napari_kpac.evaluation.tables import Table
 
 Commands = Any
 """What argparse's ``add_subparsers`` returns; its class has no public name."""
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
-"""Exit codes: work that failed, a mistake in the call, an interrupt."""
+"""Exit codes: work that failed, an error in the options, an interrupt."""
 
 Run = Callable[[argparse.Namespace], int | None]
 
 
 def add_command(
-    commands: Commands, name: str, run: Run | None, *, summary: str, example: str
+    commands: Commands, name: str, run: Run | None, *, example: str, summary: str | None = None
 ) -> argparse.ArgumentParser:
-    """Declare a subcommand with an example in its help and ``--json`` for machines."""
+    """Declare a subcommand with an example in its help and ``--json`` for machines.
+
+    Parameters
+    ----------
+    commands
+        What the command becomes a part of.
+    name
+        Name of the command.
+    run
+        Runs the command; None for a group of commands.
+    example
+        A call, as in a shell.
+    summary
+        What it does; by default the first line of the docstring of ``run``.
+    """
+    if summary is None:
+        summary = (run.__doc__ or name).splitlines()[0].rstrip(".")
+        summary = summary[:1].lower() + summary[1:]
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -45,8 +67,16 @@ def add_command(
     )
     if run is not None:
         command.add_argument("--json", action="store_true", help="print JSON, for machines")
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, mistake=command.error)
     return command
+
+
+def print_result(given: argparse.Namespace, data: object, text: str) -> None:
+    """Print a result: as JSON where ``--json`` was given, otherwise as text."""
+    if given.json:
+        print_json(data)
+    else:
+        print(text)
 
 
 def print_json(data: object) -> None:
@@ -155,7 +185,7 @@ def given_options(given: argparse.Namespace, record: type[Any]) -> dict[str, Any
 
 
 def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Turn our errors into argparse's, so that a bad value is a mistake in the call."""
+    """Turn our errors into those of argparse, which name the flag."""
 
     def read(text: str) -> T:
         try:
@@ -167,11 +197,7 @@ def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def add_files(command: argparse.ArgumentParser) -> None:
-    """Add the arguments for image files, for what is made of them, and for batches."""
-    from napari_kpac.batch.options import BatchOptions
-    from napari_kpac.cli.common import add_options
-
-    command.set_defaults(mistake=command.error)
+    """Add the arguments for image files, for the output and for batches."""
     command.add_argument(
         "inputs",
         nargs="*",
@@ -191,21 +217,14 @@ def add_files(command: argparse.ArgumentParser) -> None:
 
 
 def batch_options(given: argparse.Namespace) -> BatchOptions:
-    """Read how the batch is to be run; what does not go together is a mistake in the call."""
-    from napari_kpac.batch.options import BatchOptions
-    from napari_kpac.cli.common import given_options
-
+    """Return the options of the batch."""
     if not given.inputs and given.left is None and given.right is None:
-        given.mistake("name images to work on, or --left and --right")
-    try:
-        return BatchOptions(**given_options(given, BatchOptions))
-    except ConfigError as error:
-        given.mistake(for_people(error))
-        raise
+        given.mistake("no input: name images, or give --left and --right")
+    return BatchOptions(**given_options(given, BatchOptions))
 
 
-def tell(given: argparse.Namespace, report: Report) -> int:
-    """Print what became of a batch; returns the exit code."""
+def print_report(given: argparse.Namespace, report: Report) -> int:
+    """Print the report of a batch and return the exit code."""
     if given.json:
         print_json([outcome.to_dict() for outcome in report.outcomes])
     if report.failed or len(report.outcomes) > 1 or report.of("skipped") or report.of("planned"):

@@ -1,38 +1,42 @@
-"""``napari-kpac deblur`` and ``attention``: image files in, image files out.
+"""``napari-kpac deblur``, ``attention`` and ``demo``: images in, images out.
 
-Not for: the work (engine).
+Not for: the work (engine, batch).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from napari_kpac.cli.common import Commands, add_command, add_files, batch_options, tell
-
-if TYPE_CHECKING:
-    from napari_kpac.batch import BatchOptions
-    from napari_kpac.engine import DeblurOptions, Modulation, Recipe
+import napari_kpac as kpac
+from napari_kpac.cli.common import (
+    Commands,
+    add_command,
+    add_files,
+    add_options,
+    batch_options,
+    given_options,
+    print_report,
+    print_result,
+    show,
+)
+from napari_kpac.core.options import DeblurOptions
 
 
 def register(commands: Commands) -> None:
     """Declare the commands."""
-    from napari_kpac.cli.common import add_options
-    from napari_kpac.core.options import DeblurOptions
-
     deblur = add_command(
         commands,
         "deblur",
         _deblur,
-        summary="deblur images",
         example="napari-kpac deblur holiday.jpg -o sharp.png --gains 1,1,1,0.5,0",
     )
     add_files(deblur)
     deblur.add_argument(
-        "--recipe", type=Path, help="recipe to replay; options given beside it go before it"
+        "--recipe", type=Path, help="recipe to replay; explicit flags override the recipe"
     )
     deblur.add_argument(
         "--defocus-map",
@@ -41,31 +45,42 @@ def register(commands: Commands) -> None:
         help="with --method ebdb: write the estimated blur, in pixels of sigma, as a TIFF file",
     )
     deblur.add_argument("--save-recipe", type=Path, metavar="FILE", help="write the recipe used")
-    _add_modulation(deblur)
+    modulation = deblur.add_argument_group("modulation")
+    modulation.add_argument(
+        "--gains",
+        type=_gains,
+        default=argparse.SUPPRESS,
+        metavar="G1,G2,...[;...]",
+        help="factor of every alpha; rows for several blocks are separated by ';'",
+    )
+    modulation.add_argument(
+        "--strength",
+        type=float,
+        default=argparse.SUPPRESS,
+        help="0 gives the input, 1 (default) the network's result",
+    )
     add_options(deblur, DeblurOptions)
 
     attention = add_command(
-        commands,
-        "attention",
-        _attention,
-        summary="write the attention maps alpha of every block and dilation",
-        example="napari-kpac attention holiday.jpg -o maps/",
+        commands, "attention", _attention, example="napari-kpac attention holiday.jpg -o maps/"
     )
     add_files(attention)
     attention.add_argument("--tiff", action="store_true", help="float32 TIFF instead of 8-bit PNG")
     add_options(attention, DeblurOptions)
 
-
-def _add_modulation(command: argparse.ArgumentParser) -> None:
-    group = command.add_argument_group("modulation")
-    group.add_argument(
-        "--gains",
-        type=_gains,
-        metavar="G1,G2,...[;...]",
-        help="factor of every alpha; rows for several blocks are separated by ';'",
+    demo = add_command(
+        commands, "demo", _demo, example="napari-kpac demo --headless -o demo-output"
     )
-    group.add_argument(
-        "--strength", type=float, help="0 gives the input, 1 (default) the network's result"
+    demo.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        metavar="DIR",
+        help="folder for the files (default: %(default)s)",
+    )
+    demo.add_argument(
+        "--headless", action="store_true", help="write files even where there is a display"
     )
 
 
@@ -75,18 +90,20 @@ def _gains(text: str) -> list[list[float]] | list[float]:
 
 
 def _deblur(given: argparse.Namespace) -> int:
-    from napari_kpac.batch import deblur_files
-    from napari_kpac.cli.common import show
-    from napari_kpac.engine import load_recipe
-
+    """Deblur images."""
     batch = batch_options(given)
-    recipe = load_recipe(given.recipe) if given.recipe else None
-    if recipe is not None and "model" in given:
-        recipe = replace(recipe, folder=None)
-    options, modulation = _settings(given, recipe)
+    options, modulation, recipe = DeblurOptions(), kpac.Modulation(), None
+    if given.recipe:
+        recipe = kpac.load_recipe(given.recipe)
+        options, modulation = recipe.options, recipe.modulation
+        if "model" in given:
+            recipe = replace(recipe, folder=None)
+    options = replace(options, **given_options(given, DeblurOptions))
+    changes = {name: vars(given)[name] for name in ("gains", "strength") if name in given}
+    modulation = replace(modulation, **changes)
     if recipe is not None:
-        _say_what_differs(recipe, options, batch)
-    steps = deblur_files(
+        _print_differences(recipe, options, batch)
+    steps = kpac.deblur_files(
         given.inputs,
         given.output,
         options,
@@ -101,44 +118,28 @@ def _deblur(given: argparse.Namespace) -> int:
     used = next((outcome.recipe for outcome in report.of("made") if outcome.recipe), None)
     if given.save_recipe and used:
         used.save(given.save_recipe)
-    return tell(given, report)
+    return print_report(given, report)
 
 
-def _settings(given: argparse.Namespace, recipe: Recipe | None) -> tuple[DeblurOptions, Modulation]:
-    """Combine flags and recipe: what is given on the command line goes before the recipe."""
-    from napari_kpac.cli.common import given_options
-    from napari_kpac.engine import DeblurOptions, Modulation
-
-    chosen = given_options(given, DeblurOptions)
-    options, modulation = DeblurOptions(**chosen), Modulation()
-    if recipe is not None:
-        options, modulation = replace(recipe.options, **chosen), recipe.modulation
-    changes: dict[str, Any] = {}
-    if given.gains is not None:
-        changes["gains"] = given.gains
-    if given.strength is not None:
-        changes["strength"] = given.strength
-    return options, replace(modulation, **changes)
-
-
-def _say_what_differs(recipe: Recipe, options: DeblurOptions, batch: BatchOptions) -> None:
-    """Tell what keeps a replay from being the same bit by bit."""
+def _print_differences(
+    recipe: kpac.Recipe, options: DeblurOptions, batch: kpac.BatchOptions
+) -> None:
+    """Print what keeps a replay from being the same bit by bit."""
     from napari_kpac.engine.recipe import differences, recorded_threads
 
     threads = batch.threads or recorded_threads(recipe.environment)
     found = differences(recipe, options.device, threads)
     if found and options.method == "kpac":
         print(
-            f"made with {', '.join(found)}: the same within one grey level (1e-5)", file=sys.stderr
+            f"the recipe was made with {', '.join(found)}: "
+            "results agree within one grey level (1e-5)",
+            file=sys.stderr,
         )
 
 
 def _attention(given: argparse.Namespace) -> int:
-    from napari_kpac.batch import attention_files
-    from napari_kpac.cli.common import given_options, show
-    from napari_kpac.engine import DeblurOptions
-
-    steps = attention_files(
+    """Write the attention maps alpha of every block and dilation."""
+    steps = kpac.attention_files(
         given.inputs,
         given.output,
         DeblurOptions(**given_options(given, DeblurOptions)),
@@ -152,4 +153,44 @@ def _attention(given: argparse.Namespace) -> int:
         for outcome in report.of("made"):
             for path in outcome.written:
                 print(path)
-    return tell(given, report)
+    return print_report(given, report)
+
+
+def _demo(given: argparse.Namespace) -> None:
+    """Deblur an example image, in napari or (without a display) into files."""
+    from skimage import data
+
+    from napari_kpac.images import write_image, write_map
+
+    image = data.coffee()
+    print("Deblurring scikit-image's 'coffee' ...", file=sys.stderr)
+    result = kpac.deblur(image)
+    alpha = result.alpha_at_image()
+    blur = kpac.blur_map(image)
+    if not given.headless and _has_display():
+        from napari_kpac.widgets.demo import show
+
+        show(image, result.image, alpha, blur)
+        return
+    written = [
+        write_image(given.output / "input.png", image),
+        write_image(given.output / "deblurred.png", result.image),
+        write_map(given.output / "blur-map.png", blur),
+    ]
+    for block, maps in enumerate(alpha, start=1):
+        for index, values in enumerate(maps, start=1):
+            name = f"block{block}-alpha{index}.png"
+            written.append(write_map(given.output / name, values))
+    names = "".join(f"\n  {path.name}" for path in written)
+    print_result(
+        given,
+        [str(path) for path in written],
+        f"Wrote {len(written)} images into {given.output.resolve()}:{names}",
+    )
+
+
+def _has_display() -> bool:
+    """Return True if a window can be shown."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,6 +1,6 @@
-"""The command ``napari-kpac``: finds the subcommand, turns errors into exit codes.
+"""The command ``napari-kpac``: its parser, and the exit codes of errors.
 
-Not for: the subcommands themselves, one module each.
+Not for: the subcommands (the modules beside this one).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from napari_kpac.cli import (
     bench,
     blur_map,
     deblur,
-    demo,
     evaluate,
     models,
     reproduce,
@@ -24,11 +23,11 @@ from napari_kpac.cli import (
     train,
 )
 from napari_kpac.cli.common import FAILED, INTERRUPTED, MISTAKE
-from napari_kpac.core.errors import KpacError, for_people
+from napari_kpac.core.errors import ConfigError, KpacError, for_people
 
-FULL = (errno.ENOSPC, errno.EPIPE, errno.EFBIG)
-"""What printing meets where nothing more can be printed."""
-COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench, demo)
+OUTPUT_ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EFBIG)
+"""Errors of printing where the output is full or closed."""
+COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 work failed, 2 mistake in the call."""
+    """Run one command; returns the exit code: 0 done, 1 work failed, 2 error in the options."""
     root = parser()
     given = root.parse_args(arguments)
     if given.version:
@@ -65,14 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except (KpacError, MemoryError) as error:
         print(f"napari-kpac: {for_people(error)}", file=sys.stderr)
-        return FAILED
+        return MISTAKE if isinstance(error, ConfigError) else FAILED
     except OSError as error:
-        if error.filename is not None or error.errno not in FULL:
+        if error.filename is not None or error.errno not in OUTPUT_ERRORS:
             raise
         # What is still in the buffer has nowhere to go; Python would complain of it at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"napari-kpac: cannot print the result: {error.strerror}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        print("napari-kpac: interrupted; nothing half-written was left behind", file=sys.stderr)
+        print("napari-kpac: interrupted; no incomplete files were left behind", file=sys.stderr)
         return INTERRUPTED

@@ -9,11 +9,20 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from napari_kpac.cli.common import Commands, add_command, print_json, print_table
+from napari_kpac import network, weights
+from napari_kpac.cli.common import (
+    FAILED,
+    Commands,
+    add_command,
+    print_json,
+    print_result,
+    print_table,
+)
+from napari_kpac.core.errors import KpacError
 
 
 def register(commands: Commands) -> None:
-    """Declare the command."""
+    """Declare the command and its actions."""
     group = add_command(
         commands,
         "models",
@@ -22,30 +31,15 @@ def register(commands: Commands) -> None:
         example="napari-kpac models list",
     )
     actions = group.add_subparsers(title="actions", metavar="ACTION", required=True)
-    add_command(
-        actions, "list", _list, summary="list the models", example="napari-kpac models list"
-    )
-    show = add_command(
-        actions,
-        "show",
-        _show,
-        summary="show a model's card, configuration and size",
-        example="napari-kpac models show default",
-    )
+    add_command(actions, "list", _list, example="napari-kpac models list")
+    show = add_command(actions, "show", _show, example="napari-kpac models show default")
     show.add_argument("model", help="a name, or the path of a .safetensors or .npz file")
-    verify = add_command(
-        actions,
-        "verify",
-        _verify,
-        summary="check models against the fingerprint in their card",
-        example="napari-kpac models verify",
-    )
+    verify = add_command(actions, "verify", _verify, example="napari-kpac models verify")
     verify.add_argument("model", nargs="*", help="names or paths; all models where none is given")
     importer = add_command(
         actions,
         "import",
         _import,
-        summary="convert the authors' .npz weights into a model file",
         example="napari-kpac models import single_3level.npz -o authors-3level.safetensors",
     )
     importer.add_argument("source", type=Path, help="the authors' .npz file")
@@ -54,31 +48,31 @@ def register(commands: Commands) -> None:
     )
     importer.add_argument("--name", help="name in the card (default: that of the output file)")
     install = add_command(
-        actions,
-        "install",
-        _install,
-        summary="check a model file, show what it is and add it to your models",
-        example="napari-kpac models install mine.safetensors",
+        actions, "install", _install, example="napari-kpac models install mine.safetensors"
     )
     install.add_argument("source", type=Path, help="a .safetensors model or an authors' .npz")
     install.add_argument("--name", help="name to install it under (default: that in its card)")
     install.add_argument("--overwrite", action="store_true", help="replace one of the same name")
-    remove = add_command(
-        actions,
-        "remove",
-        _remove,
-        summary="delete a model that you installed",
-        example="napari-kpac models remove mine",
-    )
+    remove = add_command(actions, "remove", _remove, example="napari-kpac models remove mine")
     remove.add_argument("model", help="the name of an installed model")
 
 
 def _list(given: argparse.Namespace) -> None:
-    from napari_kpac.weights import models, user_folder
-
-    entries = models()
+    """List the models."""
+    entries = weights.models()
     if given.json:
-        print_json([_entry(entry) for entry in entries])
+        print_json(
+            [
+                {
+                    "origin": entry.origin,
+                    "path": str(entry.path),
+                    "default": entry.is_default,
+                    "card": entry.card.to_dict(),
+                    "config": entry.config.to_dict(),
+                }
+                for entry in entries
+            ]
+        )
         return
     print_table(
         ("name", "origin", "status", "levels", "views", "summary"),
@@ -94,112 +88,73 @@ def _list(given: argparse.Namespace) -> None:
             for entry in entries
         ],
     )
-    print(f"\nYour own models are kept in {user_folder()}")
-
-
-def _entry(entry: Any) -> dict[str, Any]:
-    return {
-        "origin": entry.origin,
-        "path": str(entry.path),
-        "default": entry.is_default,
-        "card": entry.card.to_dict(),
-        "config": entry.config.to_dict(),
-    }
+    print(f"\nYour own models are kept in {weights.user_folder()}")
 
 
 def _show(given: argparse.Namespace) -> None:
-    from napari_kpac.network import count_parameters
-    from napari_kpac.weights import load
-
-    net = load(given.model)
-    if given.json:
-        print_json(
-            {
-                "card": net.card.to_dict(),
-                "config": net.config.to_dict(),
-                "parameters": count_parameters(net),
-            }
-        )
-        return
-    _print_network(net)
-
-
-def _print_network(net: Any) -> None:
-    """Show what a network is: its card, its configuration, its size."""
-    from napari_kpac.network import count_parameters
-
-    _print_card(net.card.to_dict())
-    print("\nnetwork")
-    for key, value in net.config.to_dict().items():
-        print(f"  {key:<18}{value}")
-    print(f"  {'parameters':<18}{count_parameters(net):,}")
-
-
-def _print_card(card: dict[str, Any]) -> None:
-    for key, value in card.items():
-        if key == "figures":
-            if value:
-                print("figures")
-                width = max(map(len, value)) + 2
-                for name, figure in value.items():
-                    print(f"  {name:<{width}}{figure:g}")
-        elif value:
-            print(f"{key.replace('_', ' '):<20}{value}")
+    """Show a model's card, configuration and size."""
+    net = weights.load(given.model)
+    data = {
+        "card": net.card.to_dict(),
+        "config": net.config.to_dict(),
+        "parameters": network.count_parameters(net),
+    }
+    print_result(given, data, _network_text(net))
 
 
 def _verify(given: argparse.Namespace) -> int:
-    from napari_kpac.core.errors import KpacError
-    from napari_kpac.weights import load, models
-
-    wanted = given.model or [str(entry.path) for entry in models()]
+    """Check models against the fingerprint in their card."""
     results = []
-    for model in wanted:
+    for model in given.model or [str(entry.path) for entry in weights.models()]:
         try:
-            net = load(model)
-            results.append({"model": model, "ok": True, "sha256": net.card.sha256})
+            sha256 = weights.load(model).card.sha256
+            results.append({"model": model, "ok": True, "sha256": sha256})
         except KpacError as error:
             results.append({"model": model, "ok": False, "problem": str(error)})
-    if given.json:
-        print_json(results)
-    else:
-        for result in results:
-            print(f"{'ok' if result['ok'] else 'BAD':<4}{result.get('problem', result['model'])}")
-    return 0 if all(result["ok"] for result in results) else 1
+    lines = [
+        f"{'ok' if result['ok'] else 'BAD':<4}{result.get('problem', result['model'])}"
+        for result in results
+    ]
+    print_result(given, results, "\n".join(lines))
+    return 0 if all(result["ok"] for result in results) else FAILED
 
 
 def _import(given: argparse.Namespace) -> None:
-    from napari_kpac.weights import import_weights
-
-    card = import_weights(given.source, given.output, given.name)
-    _report(given, card.to_dict(), f"wrote {given.output}")
+    """Convert the authors' .npz weights into a model file."""
+    card = weights.import_weights(given.source, given.output, given.name).to_dict()
+    print_result(given, card, f"{_card_text(card)}\nwrote {given.output}")
 
 
 def _install(given: argparse.Namespace) -> None:
-    from napari_kpac.weights import install, load
-
-    net = load(given.source)
+    """Check a model file, show what it is and add it to your models."""
     if not given.json:
-        _print_network(net)
-    entry = install(given.source, given.name, overwrite=given.overwrite)
-    if given.json:
-        print_json(entry.card.to_dict())
-    else:
-        print(f"\ninstalled as {entry.name!r} in {entry.path}")
-
-
-def _report(given: argparse.Namespace, card: dict[str, Any], done: str) -> None:
-    if given.json:
-        print_json(card)
-    else:
-        _print_card(card)
-        print(done)
+        print(_network_text(weights.load(given.source)))
+    entry = weights.install(given.source, given.name, overwrite=given.overwrite)
+    print_result(given, entry.card.to_dict(), f"\ninstalled as {entry.name!r} in {entry.path}")
 
 
 def _remove(given: argparse.Namespace) -> None:
-    from napari_kpac.weights import remove
+    """Delete a model that you installed."""
+    path = weights.remove(given.model)
+    print_result(given, {"removed": str(path)}, f"removed {path}")
 
-    path = remove(given.model)
-    if given.json:
-        print_json({"removed": str(path)})
-    else:
-        print(f"removed {path}")
+
+def _network_text(net: network.KPACNet) -> str:
+    """Return the card, the configuration and the size of a network as text."""
+    lines = [_card_text(net.card.to_dict()), "", "network"]
+    lines += [f"  {key:<18}{value}" for key, value in net.config.to_dict().items()]
+    lines.append(f"  {'parameters':<18}{network.count_parameters(net):,}")
+    return "\n".join(lines)
+
+
+def _card_text(card: dict[str, Any]) -> str:
+    """Return a model card as text, without the fields that are empty."""
+    lines = []
+    for key, value in card.items():
+        if key == "figures" and value:
+            width = max(map(len, value)) + 2
+            lines.append("figures")
+            lines += [f"  {name:<{width}}{figure:g}" for name, figure in value.items()]
+        elif value:
+            lines.append(f"{key.replace('_', ' '):<20}{value}")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What every room may use: errors, options, progress, files, units, optional packages.
+"""Shared by all rooms: errors, options, progress, files and units.
 
 Loads neither torch nor Qt. Not for: anything that knows of images or networks.
 """

@@ -1,11 +1,13 @@
-"""The errors that the package raises on purpose, and where the documentation speaks of them.
+"""The errors that the package raises on purpose, with their section of the documentation.
 
-Each family has a section of the troubleshooting page, whose anchor follows from its name.
+Each class has a section of the troubleshooting page, whose anchor follows from its name.
 
 Not for: bugs. Those surface as ordinary Python exceptions.
 """
 
 import re
+from importlib import import_module
+from typing import Any
 
 PAGE = "docs/troubleshooting.md"
 
@@ -23,7 +25,7 @@ class KpacError(Exception):
 
     @classmethod
     def section(cls) -> str:
-        """Name the place in the documentation: ``WeightsError`` has the anchor ``#weights``."""
+        """Return the place in the documentation: ``WeightsError`` has the anchor ``#weights``."""
         if cls is KpacError:
             return PAGE
         words = re.findall("[A-Z][a-z]*", cls.__name__.removesuffix("Error"))
@@ -79,7 +81,7 @@ class NotReadyError(KpacError, RuntimeError):
 
 
 def for_people(error: BaseException) -> str:
-    """Say what went wrong, and where the documentation says more.
+    """Return the message of an error, with its section of the documentation.
 
     For terminals and windows, which show no traceback.
     """
@@ -90,3 +92,13 @@ def for_people(error: BaseException) -> str:
     text = str(error)
     gap = "\n" if "\n" in text else " "
     return f"{text}{gap}(see {error.section()})"
+
+
+def require(module: str, extra: str, what: str) -> Any:
+    """Import a package of an extra, or raise an error that says what needs it and how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f'{what} needs the extra {extra!r}: pip install "napari-kpac[{extra}]" ({error})'
+        ) from error

@@ -1,4 +1,4 @@
-"""Files written so that nothing half-written stays behind; small texts and records.
+"""Atomic writing of files, and reading of small text and JSON files.
 
 A process that is killed cannot clean up: its temporary files carry its number, and the next
 process that writes into the folder removes them. Not for: images or weights.
@@ -24,15 +24,15 @@ from napari_kpac.core.errors import FileError
 _LEFT = re.compile(r"\.(?P<name>.*)-kpac(?P<machine>[0-9a-f]{8})\.(?P<process>\d+)-(?P<rest>.*)")
 """What temporary names look like: the target, the machine, the process, anything."""
 _OLD = "old"
-MOST_TEXT_BYTES = 1_000_000
-MOST_RECORD_BYTES = 10_000_000
+MAX_TEXT_BYTES = 1_000_000
+MAX_RECORD_BYTES = 10_000_000
 """Small files are read whole, but never more than such a file can need."""
 _swept: set[Path] = set()
 
 
 @contextmanager
 def replacing(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside ``target``; on success it takes the target's place.
+    """Yield a temporary path beside ``target``; on success it replaces the target.
 
     On failure the temporary file is removed and an existing target stays as it was.
     The temporary name keeps the target's suffix, since many writers go by it.
@@ -52,7 +52,7 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def naming(target: Path) -> Iterator[None]:
-    """Let errors of the system say what could not be written."""
+    """Turn errors of the system into a ``FileError`` that names what could not be written."""
     try:
         yield
     except FileError:
@@ -64,7 +64,7 @@ def naming(target: Path) -> Iterator[None]:
 
 
 def temporary_beside(target: Path, suffix: str, *, folder: bool = False) -> Path:
-    """Make an empty file or folder beside a target; its name is hidden and its own."""
+    """Make an empty file or folder with a unique hidden name beside a target."""
     with naming(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target.parent)
@@ -77,7 +77,7 @@ def temporary_beside(target: Path, suffix: str, *, folder: bool = False) -> Path
 
 
 def put_in_place(temporary: Path, target: Path) -> None:
-    """Give a complete file or folder its name, with the rights that new ones have."""
+    """Rename a complete file or folder to its target, with the permissions of new ones."""
     with naming(target):
         mask = os.umask(0)
         os.umask(mask)
@@ -93,7 +93,7 @@ def put_in_place(temporary: Path, target: Path) -> None:
 
 
 def reserve(path: Path, size: int) -> None:
-    """Make a file that large, with room on the disk for all of it.
+    """Grow a file to a size, with space on the disk for all of it.
 
     A file with holes in it would do until the disk is full; then the system kills whoever
     writes into a hole through mapped memory.
@@ -120,7 +120,7 @@ def append(path: Path, content: bytes) -> None:
 
 
 def _replace_folder(temporary: Path, target: Path) -> None:
-    """Replace a folder, which cannot be done in one step: the old one steps aside first."""
+    """Replace a folder, which takes two steps: the old one is renamed first."""
     aside = target.with_name(f"{_own_name(target.name)}{_OLD}")
     target.rename(aside)
     try:
@@ -132,7 +132,7 @@ def _replace_folder(temporary: Path, target: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes left in a folder; looks once for each."""
+    """Remove what killed processes left in a folder; looks once into each."""
     folder = folder.resolve()
     if folder in _swept:
         return
@@ -162,7 +162,7 @@ def _own_name(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """Tell machines that share a folder apart, and containers that count processes anew."""
+    """Return an id of this machine or container: process ids are unique only within one."""
     space = ""
     with suppress(OSError):
         space = str(Path("/proc/self/ns/pid").readlink())
@@ -175,7 +175,7 @@ def _is_alive(process: int) -> bool:
     return bool(psutil.pid_exists(process))
 
 
-def read_text(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
+def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Read a text file of at most so many bytes; pipes and devices are not waited for.
 
     Raises
@@ -185,16 +185,16 @@ def read_text(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
     """
     try:
         if not path.is_file():
-            there = "this is not a file" if path.exists() else "there is no such file"
-            raise FileError(f"{path}: cannot be read ({there})")
+            reason = "this is not a file" if path.exists() else "there is no such file"
+            raise FileError(f"{path}: cannot be read ({reason})")
         with path.open("rb") as file:
-            content = file.read(most_bytes + 1)
+            content = file.read(max_bytes + 1)
     except FileError:
         raise
     except (OSError, ValueError) as error:
         raise FileError(f"{path}: cannot be read ({error})") from error
-    if len(content) > most_bytes:
-        raise FileError(f"{path}: too large, such a file has no more than {most_bytes:,} bytes")
+    if len(content) > max_bytes:
+        raise FileError(f"{path}: too large, such a file has no more than {max_bytes:,} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -202,16 +202,16 @@ def read_text(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
 
 
 def write_record(path: Path, content: Any) -> Path:
-    """Write plain values as JSON."""
+    """Write plain values as a JSON file."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a table of plain values that was written into a folder of ours."""
+    """Read a JSON file that holds a table of plain values."""
     try:
-        content = json.loads(read_text(path, MOST_RECORD_BYTES))
+        content = json.loads(read_text(path, MAX_RECORD_BYTES))
     except (FileError, ValueError, RecursionError) as error:
         raise FileError(f"cannot read {path}: {error}; choose another folder") from error
     if not isinstance(content, dict):

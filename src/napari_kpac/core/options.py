@@ -110,7 +110,7 @@ def check_threshold(rule: Any, threshold: float | None) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite real number."""
+    """Return True if a value is a finite real number."""
     kinds = (int, float, np.integer, np.floating)
     try:
         return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)

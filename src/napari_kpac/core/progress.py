@@ -1,4 +1,4 @@
-"""What long work says of itself while it runs.
+"""Progress of long work.
 
 Not for: showing it (cli, widgets).
 """
@@ -23,7 +23,7 @@ class Progress:
     stage: str
     """What is being done, in a word or two."""
     note: str = ""
-    """Something worth telling, for example that memory ran short."""
+    """A message, for example that memory ran short."""
 
 
 Steps = Generator[Progress, None, T]
@@ -31,7 +31,7 @@ Steps = Generator[Progress, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
-    """Run to the end without looking at the progress."""
+    """Run long work to its end and return its result."""
     while True:
         try:
             next(steps)

@@ -8,31 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 PIXEL = "pixel"
-_SHORT = {
-    "micrometer": "um",
-    "micrometre": "um",
-    "micron": "um",
-    "microns": "um",
-    "µm": "um",
-    "μm": "um",
-    "\\u00B5m": "um",
-    "Å": "angstrom",
-    "nanometer": "nm",
-    "nanometre": "nm",
-    "millimeter": "mm",
-    "millimetre": "mm",
-    "centimeter": "cm",
-    "centimetre": "cm",
-    "meter": "m",
-    "metre": "m",
-    "second": "s",
-    "sec": "s",
-    "millisecond": "ms",
-    "minute": "min",
-    "hour": "h",
-    "px": PIXEL,
-    "": PIXEL,
-}
 _LONG = {
     "um": "micrometer",
     "nm": "nanometer",
@@ -44,17 +19,30 @@ _LONG = {
     "min": "minute",
     "h": "hour",
 }
+_SHORT = {
+    **{name: short for short, name in _LONG.items()},
+    **{name.replace("meter", "metre"): short for short, name in _LONG.items()},
+    "micron": "um",
+    "microns": "um",
+    "µm": "um",
+    "μm": "um",
+    "\\u00B5m": "um",
+    "Å": "angstrom",
+    "sec": "s",
+    "px": PIXEL,
+    "": PIXEL,
+}
 SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-"""Units of time."""
+"""Seconds in each unit of time."""
 
 
 def short_unit(unit: Any) -> str:
-    """Return the short ASCII name of a unit: ``um`` for micrometer, µm and their like."""
+    """Return the short ASCII name of a unit: ``um`` for micrometer, µm and the like."""
     name = str(unit).strip()
     return _SHORT.get(name, name)
 
 
 def long_unit(unit: Any) -> str:
-    """Return the long name of a unit: ``micrometer`` for um, µm and their like."""
+    """Return the long name of a unit: ``micrometer`` for um, µm and the like."""
     name = short_unit(unit)
     return _LONG.get(name, name)

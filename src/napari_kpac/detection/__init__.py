@@ -1,4 +1,4 @@
-"""Blur maps and masks: measures, thresholds, scores, regions, and files of them.
+"""Blur detection: blur maps, thresholds, regions and scores.
 
 Files are in ``detection.files``. Not for: deblurring (engine) or windows (widgets).
 """

@@ -1,4 +1,4 @@
-"""Image in, image out: pixels and axes, device, tiling, the interactive Session, recipes.
+"""Deblurring of arrays: pixel values and axes, device, tiling, the interactive Session, recipes.
 
 Not for: windows (widgets), terminals (cli), or the network's arithmetic (network).
 """

@@ -1,4 +1,4 @@
-"""Images and stacks as files, one module per family of formats.
+"""Reading and writing of image files: plain formats, TIFF, Zarr, RAW, and their metadata.
 
 Not for: what the pixels mean (engine).
 """

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageCms
 
-from napari_kpac.core.errors import FileError
-from napari_kpac.core.packages import require
+from napari_kpac.core.errors import FileError, require
 from napari_kpac.images.metadata import ABOUT_THE_PHOTOGRAPH, Array, Metadata, plain_exif
 
 SUFFIXES = (

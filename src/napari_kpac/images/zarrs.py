@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.core.errors import FileError
-from napari_kpac.core.packages import require
+from napari_kpac.core.errors import FileError, require
 from napari_kpac.core.units import long_unit, short_unit
 from napari_kpac.images.arrays import StoredArray
 from napari_kpac.images.bounds import check_claim

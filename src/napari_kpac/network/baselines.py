@@ -1,4 +1,4 @@
-"""The networks that the paper compares itself with: a residual baseline and DPDNet.
+"""The networks that the paper compares KPAC with: a residual baseline and DPDNet.
 
 Not for: KPAC itself.
 """
@@ -51,32 +51,25 @@ class ResidualNet(nn.Module):
         return image + residual
 
 
-class DoubleConv(nn.Module):
-    """Two 3x3 convolutions with ReLU, and dropout where the level has any."""
-
-    def __init__(self, inputs: int, outputs: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.first = same_conv(inputs, outputs, 3)
-        self.second = same_conv(outputs, outputs, 3)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Run the two convolutions."""
-        y: Tensor = self.dropout(F.relu_(self.second(F.relu_(self.first(x)))))
-        return y
+def _double_conv(inputs: int, outputs: int, dropout: float = 0.0) -> nn.Module:
+    """Make two 3x3 convolutions with ReLU, and dropout where the level has any."""
+    return nn.Sequential(
+        same_conv(inputs, outputs, 3),
+        nn.ReLU(inplace=True),
+        same_conv(outputs, outputs, 3),
+        nn.ReLU(inplace=True),
+        nn.Dropout(dropout),
+    )
 
 
-class UpConv(nn.Module):
-    """Nearest-neighbour doubling and a 2x2 convolution, padded after (Keras' SAME)."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Double the size."""
-        doubled = F.interpolate(x, scale_factor=2.0, mode="nearest")
-        return F.relu_(self.conv(F.pad(doubled, (0, 1, 0, 1))))
+def _up_conv(inputs: int, outputs: int) -> nn.Module:
+    """Make nearest-neighbour doubling and a 2x2 convolution, padded after (Keras' SAME)."""
+    return nn.Sequential(
+        nn.Upsample(scale_factor=2.0, mode="nearest"),
+        nn.ZeroPad2d((0, 1, 0, 1)),
+        nn.Conv2d(inputs, outputs, 2),
+        nn.ReLU(inplace=True),
+    )
 
 
 class DPDNet(nn.Module):
@@ -92,11 +85,12 @@ class DPDNet(nn.Module):
         super().__init__()
         inputs = (3 * views, *widths)
         self.down = nn.ModuleList(
-            DoubleConv(a, b, drop) for a, b, drop in zip(inputs, widths, self.DROPOUT, strict=False)
+            _double_conv(a, b, drop)
+            for a, b, drop in zip(inputs, widths, self.DROPOUT, strict=False)
         )
         pairs = list(zip(reversed(widths[1:]), reversed(widths[:-1]), strict=True))
-        self.up = nn.ModuleList(UpConv(deep, shallow) for deep, shallow in pairs)
-        self.merge = nn.ModuleList(DoubleConv(2 * shallow, shallow) for _, shallow in pairs)
+        self.up = nn.ModuleList(_up_conv(deep, shallow) for deep, shallow in pairs)
+        self.merge = nn.ModuleList(_double_conv(2 * shallow, shallow) for _, shallow in pairs)
         self.colour = same_conv(widths[0], 3, 3)
         self.output = nn.Conv2d(3, 3, 1)
         initialise(self)

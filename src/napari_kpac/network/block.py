@@ -1,6 +1,6 @@
 """One KPAC block: parallel atrous convolutions weighted by alpha and beta.
 
-Not for: what surrounds the blocks (net.py), or who changes alpha (engine).
+Not for: encoder and decoder (net.py), or the modulation of alpha (engine).
 """
 
 from __future__ import annotations
@@ -105,35 +105,30 @@ class KPACBlock(nn.Module):
         return lrelu(conv2d(x, weight, None, padding=padding, dilation=dilation))
 
     def alpha(self, x: Tensor) -> Tensor:
-        """Scale attention; ones where the block has none."""
+        """Compute the scale attention; ones where the block has none."""
         if self.scale is None:
             return x.new_ones(x.shape[0], len(self.dilations), *x.shape[-2:])
         alpha: Tensor = self.scale(x)
         return alpha
 
     def beta(self, x: Tensor) -> Tensor:
-        """Shape attention; ones where the block has none."""
+        """Compute the shape attention; ones where the block has none."""
         return self.beta_of_mean(x.mean(dim=(2, 3)))
 
     def beta_of_mean(self, mean: Tensor) -> Tensor:
-        """Shape attention from the global mean (batch, channels) of the block's input."""
+        """Compute the shape attention from the global mean (batch, channels) of the input."""
         if self.shape is None:
             return mean.new_ones(mean.shape[0], self.fusion.parts[0])
         beta: Tensor = self.shape(mean)
         return beta
 
-    def weigh(self, index: int, branch: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-        """Multiply branch ``index`` by its alpha and by beta."""
-        return branch * (alpha[:, index : index + 1] * beta[:, :, None, None])
-
     def fuse(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> Tensor:
-        """Weigh the branches and aggregate them into the block's output, one after the other."""
-        weighted = (self.weigh(i, branch, alpha, beta) for i, branch in enumerate(branches))
-        return lrelu(self.fusion(weighted))
+        """Weight the branches and aggregate them into the block's output, one after the other."""
+        return lrelu(self.fusion(_weighted(branches, alpha, beta)))
 
     def shares(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> list[Tensor]:
         """Return the share of every branch in the fusion's sum, without its bias."""
-        weighted = (self.weigh(i, branch, alpha, beta) for i, branch in enumerate(branches))
+        weighted = _weighted(branches, alpha, beta)
         return [self.fusion.partial(i, branch) for i, branch in enumerate(weighted)]
 
     def fuse_shares(self, shares: Sequence[Tensor], gains: Iterable[float]) -> Tensor:
@@ -143,3 +138,9 @@ class KPACBlock(nn.Module):
         for share, gain in zip(shares, gains, strict=True):
             total.add_(share, alpha=float(gain))
         return lrelu(total)
+
+
+def _weighted(branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> Iterator[Tensor]:
+    """Multiply every branch by its alpha and by beta."""
+    for index, branch in enumerate(branches):
+        yield branch * (alpha[:, index : index + 1] * beta[:, :, None, None])

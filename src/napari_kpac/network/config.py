@@ -1,4 +1,4 @@
-"""What a KPAC network looks like: one frozen, validated record.
+"""Configuration of a KPAC network: one frozen, validated record.
 
 Not for: training or inference options.
 """
@@ -12,6 +12,16 @@ from typing import Any, Literal, get_args
 from napari_kpac.core.errors import ConfigError
 
 StridePadding = Literal["authors", "symmetric"]
+
+_ALLOWED = {
+    "levels": (range(2, 4), "2 or 3"),
+    "blocks": (range(1, 17), "a whole number from 1 to 16"),
+    "kernel_size": (range(1, 32, 2), "an odd whole number from 1 to 31"),
+    "channels": (range(1, 1025), "a whole number from 1 to 1024"),
+    "shape_hidden": (range(1, 1025), "a whole number from 1 to 1024"),
+    "views": (range(1, 3), "1 (one image) or 2 (a dual-pixel pair)"),
+}
+"""Values of the fields that are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +66,22 @@ class KPACConfig:
     views: int = 1
 
     def __post_init__(self) -> None:
-        self._whole("levels", self.levels in (2, 3), "2 or 3")
-        self._whole("blocks", 1 <= _number(self.blocks) <= 16, "a whole number from 1 to 16")
-        self._whole(
-            "kernel_size",
-            1 <= _number(self.kernel_size) <= 31 and self.kernel_size % 2 == 1,
-            "an odd whole number from 1 to 31",
-        )
-        self._whole("channels", 1 <= _number(self.channels) <= 1024, "a whole number, 1 to 1024")
-        self._whole("shape_hidden", 1 <= _number(self.shape_hidden) <= 1024, "1 to 1024")
-        self._whole("views", self.views in (1, 2), "1 (one image) or 2 (a dual-pixel pair)")
+        for name, (allowed, text) in _ALLOWED.items():
+            if not _is_whole(getattr(self, name), allowed):
+                self._refuse(name, text)
         for name in ("shared_kernels", "scale_attention", "shape_attention"):
             if not isinstance(getattr(self, name), bool):
                 self._refuse(name, "true or false")
         if self.stride_padding not in get_args(StridePadding):
             self._refuse("stride_padding", " or ".join(map(repr, get_args(StridePadding))))
-        self._check_dilations()
+        values = self.dilations
+        if (
+            not isinstance(values, tuple)
+            or not 1 <= len(values) <= 32
+            or not all(_is_whole(value, range(1, 129)) for value in values)
+            or len(set(values)) != len(values)
+        ):
+            self._refuse("dilations", "a tuple of 1 to 32 different whole numbers from 1 to 128")
 
     @property
     def multiple(self) -> int:
@@ -95,12 +105,12 @@ class KPACConfig:
         return (half, half, quarter, quarter)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         return {**asdict(self), "dilations": list(self.dilations)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KPACConfig:
-        """Inverse of :meth:`to_dict`; an unknown field is an error."""
+        """Make a configuration from what :meth:`to_dict` returns; an unknown field is an error."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"a network configuration must be a table of fields, got {values!r}")
         known = {field.name for field in fields(cls)}
@@ -115,26 +125,10 @@ class KPACConfig:
             plain["dilations"] = tuple(plain["dilations"])
         return cls(**plain)
 
-    def _whole(self, name: str, fits: bool, allowed: str) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not fits:
-            self._refuse(name, allowed)
-
-    def _check_dilations(self) -> None:
-        values = self.dilations
-        if (
-            not isinstance(values, tuple)
-            or not 1 <= len(values) <= 32
-            or any(isinstance(d, bool) or not isinstance(d, int) for d in values)
-            or any(not 1 <= d <= 128 for d in values)
-            or len(set(values)) != len(values)
-        ):
-            self._refuse("dilations", "a tuple of 1 to 32 different whole numbers from 1 to 128")
-
     def _refuse(self, name: str, allowed: str) -> None:
         raise ConfigError(f"KPACConfig.{name} = {getattr(self, name)!r}: must be {allowed}")
 
 
-def _number(value: object) -> float:
-    """Read a value for a range check; what is no number fits no range."""
-    return value if isinstance(value, int | float) else float("nan")
+def _is_whole(value: object, allowed: range) -> bool:
+    """Return True if a value is an integer, not a bool, in a range."""
+    return isinstance(value, int) and not isinstance(value, bool) and value in allowed

@@ -1,18 +1,16 @@
-"""What a network costs: parameters and floating-point operations, by counting.
+"""Parameters and floating-point operations of a network, by counting.
 
-Not for: time and memory, which are measured, not counted (cli bench).
+Not for: time and memory, which are measured (evaluation.speed).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
-from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 
 @dataclass(frozen=True)
@@ -43,34 +41,13 @@ def count_flops(make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Cost
     with torch.device("meta"):
         net = make().eval()
         inputs = [torch.empty(shape) for shape in shapes]
-    counter = _Counter()
+    counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         net(*inputs)
-    return Cost(2 * counter.macs, 2 * counter.transposed_macs)
-
-
-class _Counter(TorchDispatchMode):
-    """Sees every tensor operation and counts those that multiply and accumulate."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.macs = 0
-        self.transposed_macs = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.convolution.default:
-            self._convolution(cast(Tensor, args[0]), cast(Tensor, args[1]), args[6], result)
-        elif func is torch.ops.aten.addmm.default:
-            self.macs += prod(args[1].shape) * args[2].shape[1]
-        return result
-
-    def _convolution(self, x: Tensor, weight: Tensor, transposed: bool, y: Tensor) -> None:
-        # Each position of the output (of the input, where transposed) meets the whole kernel.
-        positions = prod((x if transposed else y).shape[2:]) * x.shape[0]
-        macs = positions * weight.numel()
-        self.macs += macs
-        if transposed:
-            self.transposed_macs += macs
+    by_module = counter.get_flop_counts()
+    transposed = (
+        sum(by_module[f"{type(net).__name__}.{name}"].values())
+        for name, module in net.named_modules()
+        if isinstance(module, nn.ConvTranspose2d)
+    )
+    return Cost(counter.get_total_flops(), sum(transposed))

@@ -1,4 +1,4 @@
-"""The few kinds of layer that the networks are made of.
+"""The layers of the networks.
 
 Not for: whole networks, or anything that knows of KPAC.
 """
@@ -17,7 +17,7 @@ INIT_STD = 0.04
 
 
 def lrelu(x: Tensor) -> Tensor:
-    """Leaky ReLU of slope 0.2, in place: every caller owns the tensor that it passes."""
+    """Compute the leaky ReLU of slope 0.2 in place: every caller owns the tensor that it passes."""
     return F.leaky_relu_(x, LEAK)
 
 
@@ -39,7 +39,7 @@ def _slow_gradient(x: Tensor, weight: Tensor) -> bool:
 def conv2d(
     x: Tensor, weight: Tensor, bias: Tensor | None, *, stride: int = 1, padding: int, dilation: int
 ) -> Tensor:
-    """Convolve, by the way that is fastest for what is wanted here."""
+    """Convolve; where gradients are slow on this CPU, in the faster way."""
     if _slow_gradient(x, weight):
         how = (stride, padding, dilation)
         convolved: Tensor = _LearningConv.apply(x, weight, bias, *how)  # type: ignore[no-untyped-call]
@@ -103,9 +103,10 @@ class StridedConv(Conv):
         self.symmetric = symmetric
 
     def forward(self, x: Tensor) -> Tensor:
-        """Halve the size; the authors' rule pads 0 before and 1 after on even sizes."""
+        """Halve the size; the authors' rule (SAME) pads 0 before and 1 after on even sizes."""
         if not self.symmetric:
-            x = F.pad(x, (*_same_padding(x.shape[-1]), *_same_padding(x.shape[-2])))
+            height, width = x.shape[-2:]
+            x = F.pad(x, (width % 2, 1, height % 2, 1))
         return super().forward(x)
 
 
@@ -195,9 +196,3 @@ def initialise(module: nn.Module, generator: torch.Generator | None = None) -> N
             nn.init.normal_(child.weight, std=INIT_STD, generator=generator)
             if child.bias is not None:
                 nn.init.zeros_(child.bias)
-
-
-def _same_padding(size: int) -> tuple[int, int]:
-    """Pad before and after so that a 3-wide window of stride 2 covers ``size`` pixels."""
-    total = max(2 * (-(-size // 2) - 1) + 3 - size, 0)
-    return total // 2, total - total // 2

@@ -35,7 +35,7 @@ Modulate = Callable[[int, Tensor], Tensor]
 
 
 class Encoded(NamedTuple):
-    """What the encoder hands on."""
+    """Output of the encoder."""
 
     features: Tensor
     """The bottleneck: at 1/4 (2 levels) or 1/8 (3 levels) of the image size."""
@@ -139,16 +139,13 @@ class Decoder(nn.Module):
         decoder = cast("DecoderLevel", self.levels[len(self.levels) - 1 - level])
         return decoder.skip_half(skip)
 
-    def climb(self, x: Tensor, halves: Sequence[Tensor]) -> Tensor:
-        """Return to full resolution with the help of the skips' halves, full resolution first."""
-        for level, half in zip(self.levels, reversed(halves), strict=True):
-            x = level(x, half)
-        return x
-
     def forward(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
         """Run the decoder; the result is the residual to add to the image."""
         halves = [self.skip_half(level, skip) for level, skip in enumerate(skips)]
-        return self.climb(self.enter(features), halves)
+        x = self.enter(features)
+        for level, half in zip(self.levels, reversed(halves), strict=True):
+            x = level(x, half)
+        return x
 
 
 class Stage(NamedTuple):
@@ -185,13 +182,13 @@ class KPACNet(nn.Module):
         self.blocks = nn.ModuleList(KPACBlock(config) for _ in range(config.blocks))
         self.decoder = Decoder(config, parts=1 + config.blocks)
         self.card: Any = None
-        """Where the weights come from; set by whoever loads them, None for random ones."""
+        """The model card; set where weights are loaded, None for random ones."""
 
     def join(self, image: Tensor | None, views: Sequence[Tensor] | None) -> tuple[Tensor, Tensor]:
-        """Sort out one image or a dual-pixel pair.
+        """Return the network's input and the image that the residual is added to.
 
-        Returns the network's input and the image that the residual is added to: the
-        centre image, or the mean of the two views where there is none.
+        Of a dual-pixel pair that is the centre image, or the mean of the two views where
+        there is none.
         """
         wanted = self.config.views
         if wanted == 2:
@@ -214,7 +211,7 @@ class KPACNet(nn.Module):
 
     @cached_property
     def halos(self) -> Halos:
-        """How far tiles must see around themselves."""
+        """Halos of the tiles, from the layers."""
         levels = cast("list[EncoderLevel]", list(self.encoder.levels))
         ups = cast("list[DecoderLevel]", list(self.decoder.levels))
 
@@ -272,12 +269,12 @@ class KPACNet(nn.Module):
         return Stage(self.decoder.refined, input_halo(self.decoder.refine))
 
     def encode(self, x: Tensor) -> Encoded:
-        """First stage: image(s) to bottleneck features and skips."""
+        """Run the first stage: image(s) to bottleneck features and skips."""
         encoded: Encoded = self.encoder(x)
         return encoded
 
     def step(self, index: int, x: Tensor, modulate: Modulate | None = None) -> BlockState:
-        """Second stage, once per block; ``modulate`` acts before the branches are weighted."""
+        """Run a block, the second stage; ``modulate`` acts before the branches are weighted."""
         block = self.block(index)
         alpha, beta = block.alpha(x), block.beta(x)
         if modulate is not None:
@@ -286,7 +283,7 @@ class KPACNet(nn.Module):
         return BlockState(branches, alpha, beta, block.fuse(branches, alpha, beta))
 
     def decode(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
-        """Third stage: bottleneck of encoder and blocks, and skips, to the residual."""
+        """Run the third stage: bottleneck of encoder and blocks, and skips, to the residual."""
         residual: Tensor = self.decoder(features, skips)
         return residual
 

@@ -1,4 +1,4 @@
-"""Defocus itself, without a network: made, inverted and estimated.
+"""Defocus without a network: PSFs, synthesis, inverse kernels, defocus maps, deconvolution.
 
 Not for: the network and its weights, windows, or files of pairs (datasets).
 """

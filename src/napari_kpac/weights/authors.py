@@ -12,7 +12,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +27,7 @@ from napari_kpac.weights.unpickle import FloatArray, read_array_list
 
 MAX_BYTES = 512 * 2**20
 ROOT = "deblur_net/"
-
-MOST_MEMBERS = 1000
+MAX_MEMBERS = 1000
 
 _DAMAGED = (
     zipfile.BadZipFile,
@@ -44,8 +44,7 @@ _DAMAGED = (
 )
 """The ways in which zipfile and NumPy's header reader report damage."""
 
-
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class _Slot(NamedTuple):
@@ -113,23 +112,24 @@ def read_authors(path: str | os.PathLike[str]) -> KPACNet:
     path = Path(path)
     try:
         content = _read_archive(path)
-        if isinstance(content, Mapping):
-            config = _config(len(content), lambda _, name: _by_name(content, name))
-            arrays = [_by_name(content, slot.theirs) for slot in slots(config)]
+        layout = _layout(len(content))
+        names = [slot.theirs for slot in slots(layout)]
+        if isinstance(content, list):
+            arrays = dict(zip(names, content, strict=True))
         else:
-            config = _config(len(content), lambda index, _: content[index])
-            arrays = list(content)
-        return _network(config, arrays)
+            arrays = {name: _by_name(content, name) for name in names}
+        return _network(_config(layout, arrays), arrays)
     except (WeightsError, ConfigError) as error:
         raise WeightsError(f"{path}: {error}") from error
 
 
-def _network(config: KPACConfig, arrays: Sequence[FloatArray]) -> KPACNet:
+def _network(config: KPACConfig, arrays: Mapping[str, FloatArray]) -> KPACNet:
     with torch.device("meta"):
         net = KPACNet(config)
     expected = net.state_dict()
     state: dict[str, Tensor] = {}
-    for slot, array in zip(slots(config), arrays, strict=True):
+    for slot in slots(config):
+        array = arrays[slot.theirs]
         if slot.turn is not _as_is and array.ndim != 4:
             raise WeightsError(f"{slot.theirs} has {array.ndim} axes, needs 4")
         tensor = slot.turn(torch.from_numpy(array.astype(np.float32))).contiguous()
@@ -146,31 +146,33 @@ def _network(config: KPACConfig, arrays: Sequence[FloatArray]) -> KPACNet:
     return net.requires_grad_(False).eval()
 
 
-def _config(count: int, pick: Callable[[int, str], FloatArray]) -> KPACConfig:
-    """Infer the configuration from the number of arrays and from three of their shapes."""
+def _layout(count: int) -> KPACConfig:
+    """Infer the levels and blocks from the number of arrays."""
     for levels in (2, 3):
         blocks, rest = divmod(count - 8 - 8 * levels, 17)
         if blocks >= 1 and rest == 0:
-            break
-    else:
-        raise WeightsError(
-            f"{count} arrays; the authors' files have 58 (2-level) or 66 (3-level, dual)"
-        )
-    names = [slot.theirs for slot in slots(KPACConfig(levels=levels, blocks=blocks))]
+            return KPACConfig(levels=levels, blocks=blocks)
+    raise WeightsError(
+        f"{count} arrays; the authors' files have 58 (2-level) or 66 (3-level, dual)"
+    )
+
+
+def _config(layout: KPACConfig, arrays: Mapping[str, FloatArray]) -> KPACConfig:
+    """Infer the rest of the configuration from the shapes of four arrays."""
 
     def shape(name: str) -> tuple[int, ...]:
-        name = ROOT + name
-        found = pick(names.index(name), name).shape
+        found = arrays[ROOT + name].shape
         if len(found) != 4:
-            raise WeightsError(f"{name} has shape {found}, needs four axes. Is this a KPAC file?")
+            raise WeightsError(
+                f"{ROOT}{name} has shape {found}, needs four axes. Is this a KPAC file?"
+            )
         return found
 
     first, atrous = shape("deblur/c0/W_conv2d:0"), shape("dc1/0/filter:0")
     if first[2] not in (3, 6):
         raise WeightsError(f"the first convolution takes {first[2]} channels; 3 or 6 are known")
-    return KPACConfig(
-        levels=levels,
-        blocks=blocks,
+    return replace(
+        layout,
         kernel_size=atrous[0],
         dilations=tuple(range(1, shape("sca_c2/0/W_conv2d:0")[3] + 1)),
         channels=first[3],
@@ -194,10 +196,10 @@ def _read_archive(path: Path) -> list[FloatArray] | dict[str, FloatArray]:
             infos = archive.infolist()
             if sum(info.file_size for info in infos) > MAX_BYTES:
                 raise WeightsError(f"larger than {MAX_BYTES >> 20} MB unpacked; refused")
-            if len(infos) > MOST_MEMBERS:
+            if len(infos) > MAX_MEMBERS:
                 raise WeightsError(f"an archive of {len(infos)} arrays; refused")
-            if any(info.compress_type not in _PACKED for info in infos):
-                raise WeightsError("packed in a way that NumPy does not use; refused")
+            if any(info.compress_type not in _COMPRESSIONS for info in infos):
+                raise WeightsError("compressed in a way that NumPy does not use; refused")
             if [info.filename for info in infos] == ["params.npy"]:
                 return _read_npy_list(_member(archive, infos[0]))
             return {
@@ -224,8 +226,7 @@ def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     }.get(version)
     if reader is None:
         raise WeightsError(f"unknown version {version} of the .npy format")
-    shape, fortran, dtype = reader(file)
-    return shape, fortran, dtype
+    return reader(file)
 
 
 def _read_npy_list(file: io.BytesIO) -> list[FloatArray]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -21,8 +20,14 @@ from napari_kpac.core.options import check_name
 from napari_kpac.core.signals import catalogue
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.authors import read_authors
-from napari_kpac.weights.card import ModelCard, tensors_sha256
-from napari_kpac.weights.store import SUFFIX, describe, read_network, save_network
+from napari_kpac.weights.store import (
+    SUFFIX,
+    ModelCard,
+    describe,
+    read_network,
+    save_network,
+    tensors_sha256,
+)
 
 DEFAULT = "kpac-3level"
 ALIASES = {"default": DEFAULT}
@@ -52,14 +57,28 @@ class ModelEntry:
 
 
 def user_folder() -> Path:
-    """Folder of the models that the user installed; ``NAPARI_KPAC_MODELS`` overrides it."""
+    """Return the folder of the user's models; ``NAPARI_KPAC_MODELS`` overrides it."""
     override = os.environ.get("NAPARI_KPAC_MODELS")
     return Path(override) if override else user_data_path("napari-kpac", False) / "models"
 
 
 def models() -> list[ModelEntry]:
     """List all bundled and installed models; a file that cannot be read is passed over."""
-    return list(_entries())
+    found: dict[str, ModelEntry] = {}
+    origins: tuple[tuple[Path, Literal["bundled", "installed"]], ...] = (
+        (BUNDLED, "bundled"),
+        (user_folder(), "installed"),
+    )
+    for folder, origin in origins:
+        for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+            try:
+                config, card = describe(path)
+                # The name in the catalogue is that of the file: two files cannot share it.
+                card = replace(card, name=check_name(path.stem))
+            except WeightsError:
+                continue
+            found.setdefault(card.name, ModelEntry(card, config, path, origin))
+    return list(found.values())
 
 
 def find(name: str) -> ModelEntry:
@@ -102,7 +121,7 @@ def load(model: str | os.PathLike[str] = "default") -> KPACNet:
 
 
 def is_file_name(model: str) -> bool:
-    """Tell whether a model is given as a file, and not by a name of the catalogue."""
+    """Return True if a model is given as a file, not by a name of the catalogue."""
     path = Path(model)
     return path.suffix in (SUFFIX, ".npz") or len(path.parts) > 1
 
@@ -149,8 +168,8 @@ def install(
     target = user_folder() / f"{card.name}{SUFFIX}"
     if target.exists() and not overwrite:
         raise WeightsError(
-            f"a model called {card.name!r} is installed already; remove it first, choose "
-            "another name, or ask to overwrite it"
+            f"a model called {card.name!r} is installed already; remove it, choose another "
+            "name, or overwrite it (--overwrite)"
         )
     if card == net.card and source.suffix == SUFFIX:
         with replacing(target) as temporary:
@@ -169,25 +188,6 @@ def remove(name: str) -> Path:
     entry.path.unlink()
     catalogue.changed.emit()
     return entry.path
-
-
-def _entries() -> Iterator[ModelEntry]:
-    seen: set[str] = set()
-    origins: tuple[tuple[Path, Literal["bundled", "installed"]], ...] = (
-        (BUNDLED, "bundled"),
-        (user_folder(), "installed"),
-    )
-    for folder, origin in origins:
-        for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
-            try:
-                config, card = describe(path)
-                # The name in the catalogue is that of the file: two files cannot share it.
-                card = replace(card, name=check_name(path.stem))
-            except WeightsError:
-                continue
-            if card.name not in seen:
-                seen.add(card.name)
-                yield ModelEntry(card, config, path, origin)
 
 
 def _imported(path: Path, name: str) -> KPACNet:

@@ -1,13 +1,15 @@
-"""Our own weight files: safetensors with the configuration and the model card inside.
+"""Model files: safetensors with the configuration of the network and its model card.
 
 Not for: the authors' files (authors.py), or where models are kept (catalogue.py).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +20,58 @@ from torch import Tensor
 
 from napari_kpac.core.errors import ConfigError, FileError, WeightsError
 from napari_kpac.core.files import replacing
+from napari_kpac.core.options import check_name, is_number
 from napari_kpac.network import KPACConfig, KPACNet
-from napari_kpac.weights.card import ModelCard, tensors_sha256
 
 FORMAT = "napari-kpac"
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a person should know before using a model."""
+
+    name: str
+    """Short name in the catalogue: letters, digits, dots, dashes, underscores."""
+    version: str = "0"
+    summary: str = ""
+    licence: str = "unknown"
+    status: str = ""
+    """How far the model has come, for example ``early`` or ``released``."""
+    training_data: str = ""
+    training: str = ""
+    limits: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Measured figures by name, for example ``psnr_gain_radius_3``."""
+    sha256: str = ""
+    """Of the tensors (see :func:`tensors_sha256`)."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "figures":
+                fits = isinstance(value, Mapping) and all(
+                    isinstance(key, str) and _is_text(key) and is_number(number)
+                    for key, number in value.items()
+                )
+            else:
+                fits = isinstance(value, str) and _is_text(value)
+            if not fits:
+                raise WeightsError(f"model card: field {item.name!r} has a bad value {value!r:.80}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**asdict(self), "figures": dict(self.figures)}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> ModelCard:
+        """Make a card from what :meth:`to_dict` returns; unknown fields are ignored."""
+        if not isinstance(values, Mapping) or "name" not in values:
+            raise WeightsError("the model card is missing or has no name")
+        known = {item.name for item in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})
 
 
 class Description(NamedTuple):
@@ -100,6 +148,16 @@ def read_network(path: str | os.PathLike[str], *, verify: bool = True) -> KPACNe
     return net
 
 
+def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of tensors: names, types, shapes and bytes, in the order of names."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def _opened(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     if not path.is_file():
@@ -152,3 +210,8 @@ def _check_finite(tensors: dict[str, Tensor], where: str) -> None:
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise WeightsError(f"{where}: {name} holds NaN or infinite values")
+
+
+def _is_text(value: str) -> bool:
+    """Return True if a text can be shown: on a terminal, control characters are commands."""
+    return all(character.isprintable() or character in "\n\t" for character in value)

@@ -12,6 +12,7 @@ NumPy's own constructors can be driven by the file.
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import pickletools
 from typing import Any
@@ -23,12 +24,12 @@ from napari_kpac.core.errors import WeightsError
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
-MOST_MEMOS = 100_000
-"""Things that a pickle may refer to again; the parser makes a table as large as it is told."""
+MAX_MEMOS = 100_000
+"""Objects that a pickle may refer to again; the parser makes a table as large as it is told."""
 
 
 class _Dtype:
-    """Stands for ``numpy.dtype``: keeps its code and byte order."""
+    """Stand-in for ``numpy.dtype``: keeps its code and byte order."""
 
     def __init__(self, code: object, align: object = False, copy: object = False) -> None:
         del align, copy
@@ -41,14 +42,14 @@ class _Dtype:
         self.order = state[1]
 
     def resolve(self) -> np.dtype[Any]:
-        """Make the real type, if it is floating point."""
+        """Return the real type, floating point or object."""
         if self.code not in ("f2", "f4", "f8", "O", "O8"):
             raise WeightsError(f"the pickle holds an array of type {str(self.code)[:20]!r}")
         return np.dtype(f"{self.order}{self.code}" if self.code[0] != "O" else "O")
 
 
 class _Array:
-    """Stands for an array: keeps shape, type and contents."""
+    """Stand-in for an array: keeps shape, type and contents."""
 
     def __init__(self) -> None:
         self.state: Any = None
@@ -69,23 +70,13 @@ class _Array:
 
     def resolve(self) -> FloatArray:
         """Build the real array, if it is floating point and its bytes are all there."""
-        raw, shape, dtype, fortran = self._content()
-        flat: FloatArray = np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="))
-        return flat.reshape(shape, order="F" if fortran else "C")
-
-    @property
-    def size(self) -> int:
-        """Bytes of the real array."""
-        return len(self._content()[0])
-
-    def _content(self) -> tuple[bytes, tuple[int, ...], np.dtype[Any], bool]:
         shape, dtype, fortran, content = self._parts()
         if dtype.kind != "f":
             raise WeightsError("expected arrays of floating-point numbers")
         raw = _bytes(content) if isinstance(content, str) else content
-        if not isinstance(raw, bytes) or len(raw) != dtype.itemsize * _product(shape):
+        if not isinstance(raw, bytes) or len(raw) != dtype.itemsize * math.prod(shape):
             raise WeightsError("an array in the pickle does not have the bytes its shape needs")
-        return raw, shape, dtype, fortran
+        return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
 
     def _parts(self) -> tuple[tuple[int, ...], np.dtype[Any], bool, object]:
         if self.state is None:
@@ -99,11 +90,8 @@ class _Array:
         return sizes, dtype.resolve(), bool(fortran), content
 
 
-class _ArrayType:
-    """Stands for the class ``numpy.ndarray``, which the file may name but not call."""
-
-
-_ARRAY_TYPE = _ArrayType()
+_ARRAY_TYPE = object()
+"""Stand-in for the class ``numpy.ndarray``, which the file may name but not call."""
 
 
 def _reconstruct(kind: object, shape: object, code: object) -> _Array:
@@ -145,7 +133,7 @@ class _Parser(pickle.Unpickler):
             ) from None
 
     def _latin1(self, text: object, encoding: object = "latin1") -> bytes:
-        """Stand for ``_codecs.encode``; all together it gives no more than the file has."""
+        """Stand in for ``_codecs.encode``; all calls together return no more than the file has."""
         if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
             raise WeightsError("the pickle holds a damaged byte string")
         self._room -= len(text)
@@ -166,24 +154,20 @@ def read_array_list(data: bytes) -> list[FloatArray]:
         raise WeightsError(f"the pickle inside is damaged ({error})") from error
     if not isinstance(content, _Array):
         raise WeightsError(f"the pickle holds a {type(content).__name__}, not an array")
-    arrays = content.items()
-    for array in arrays:
-        if not isinstance(array, _Array):
-            raise WeightsError(f"the list holds a {type(array).__name__} where an array belongs")
-    if sum(array.size for array in arrays) > len(data):
-        raise WeightsError("the pickle unfolds to more than the file holds; refused")
-    return [array.resolve() for array in arrays]
+    arrays: list[FloatArray] = []
+    room = len(data)
+    for item in content.items():
+        if not isinstance(item, _Array):
+            raise WeightsError(f"the list holds a {type(item).__name__} where an array belongs")
+        arrays.append(item.resolve())
+        room -= arrays[-1].nbytes
+        if room < 0:
+            raise WeightsError("the pickle unfolds to more than the file holds; refused")
+    return arrays
 
 
 def _check_operations(data: bytes) -> None:
-    """Go through the operations without doing them: lengths must be true, and tables small."""
+    """Check the operations without running them: lengths must be true, and tables small."""
     for operation, argument, _ in pickletools.genops(data):
-        if operation.name.endswith("PUT") and int(argument or 0) > MOST_MEMOS:
+        if operation.name.endswith("PUT") and int(argument or 0) > MAX_MEMOS:
             raise WeightsError(f"the pickle numbers something {argument}; refused")
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total

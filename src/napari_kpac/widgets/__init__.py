@@ -1,4 +1,4 @@
-"""Everything that is napari or Qt: thin windows over the engine.
+"""The napari widgets: everything that uses Qt or napari.
 
 Not for: computing anything.
 """

@@ -1,4 +1,4 @@
-"""The small files that the examples of the documentation speak of."""
+"""The small files that the examples of the documentation use."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from napari_kpac.weights import save_network
 from tests import reference
 
 
-def furnish(folder: Path) -> None:
-    """Put everything on the desk."""
+def write_sample_files(folder: Path) -> None:
+    """Write images, pairs, stacks and models."""
     photo = np.ascontiguousarray(data.coffee()[100:164, 200:280])
     blurred = kpac.defocus(photo, 2.0, dual=True)
     for name in ("holiday.jpg", "photo.png", "image.png", "centre.png", "next.tif"):

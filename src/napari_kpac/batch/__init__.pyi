@@ -1,0 +1,14 @@
+from .attention import AttentionFiles as AttentionFiles
+from .blur_maps import BlurMapFiles as BlurMapFiles
+from .deblurring import DeblurFiles as DeblurFiles
+from .inputs import Item as Item
+from .inputs import find_images as find_images
+from .inputs import plan_items as plan_items
+from .lazy import deblur_dask as deblur_dask
+from .options import BatchOptions as BatchOptions
+from .report import Outcome as Outcome
+from .report import Report as Report
+from .running import run_steps as run_steps
+from .whole import attention_files as attention_files
+from .whole import blur_map_files as blur_map_files
+from .whole import deblur_files as deblur_files

@@ -1,0 +1,17 @@
+from .augmentation import augment as augment
+from .cuhk import MaskedImage as MaskedImage
+from .cuhk import MaskedImages as MaskedImages
+from .cuhk import open_cuhk as open_cuhk
+from .dpdd import open_dpdd as open_dpdd
+from .folders import open_folders as open_folders
+from .folders import open_masked as open_masked
+from .folders import open_pairs as open_pairs
+from .options import Augmentation as Augmentation
+from .options import DataOptions as DataOptions
+from .options import SynthesisOptions as SynthesisOptions
+from .pairs import FilePairs as FilePairs
+from .pairs import Pair as Pair
+from .pairs import Pairs as Pairs
+from .pairs import read_radius as read_radius
+from .synthesis import Synthesis as Synthesis
+from .synthesis import synthesise as synthesise

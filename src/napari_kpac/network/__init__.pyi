@@ -1,0 +1,13 @@
+from .baselines import DPDNet as DPDNet
+from .baselines import ResidualNet as ResidualNet
+from .block import BlockState as BlockState
+from .block import KPACBlock as KPACBlock
+from .config import KPACConfig as KPACConfig
+from .cost import Cost as Cost
+from .cost import count_flops as count_flops
+from .cost import count_parameters as count_parameters
+from .net import Encoded as Encoded
+from .net import KPACNet as KPACNet
+from .net import Modulate as Modulate
+from .net import Stage as Stage
+from .net import build as build

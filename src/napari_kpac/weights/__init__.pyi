@@ -1,0 +1,15 @@
+from .catalogue import DEFAULT as DEFAULT
+from .catalogue import ModelEntry as ModelEntry
+from .catalogue import find as find
+from .catalogue import import_weights as import_weights
+from .catalogue import install as install
+from .catalogue import is_file_name as is_file_name
+from .catalogue import load as load
+from .catalogue import models as models
+from .catalogue import remove as remove
+from .catalogue import user_folder as user_folder
+from .store import ModelCard as ModelCard
+from .store import describe as describe
+from .store import read_network as read_network
+from .store import save_network as save_network
+from .store import tensors_sha256 as tensors_sha256
