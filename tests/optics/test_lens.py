@@ -136,8 +136,9 @@ def test_lenses_come_from_the_generator():
 
 def test_the_shares_of_lenses():
     kinds = [lens.kind for lens in drawn()]
-    assert sum(LENS_SHARES) == pytest.approx(1)
+    assert sum(LENS_SHARES.values()) == pytest.approx(1)
     expected = {"disc": 0.41, "polygon": 0.41, "rimmed": 0.13, "gaussian": 0.05}
+    assert expected == LENS_SHARES
     assert set(kinds) == set(expected)
     for kind, share in expected.items():
         deviation = np.sqrt(share * (1 - share) / LENSES)

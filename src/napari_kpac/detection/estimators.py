@@ -21,8 +21,7 @@ from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
-from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
-from napari_kpac.optics.ebdb import defocus_map
+from napari_kpac.optics.ebdb import MAX_SIGMA_PX, defocus_map
 
 ImageArray = npt.NDArray[np.float32]
 """(H, W, channels), 1 or 3 channels; black is 0 and white 1."""
@@ -213,7 +212,7 @@ def _edge_blur(image: ImageArray) -> Map:
     """Measure blur by the classical defocus map: its sigma as a share of the largest it knows."""
     pixels = image[..., 0] if image.shape[-1] == 1 else image
     sigma = defocus_map(np.clip(pixels, 0, 1)).sigma
-    values: Map = np.clip(np.asarray(sigma, np.float32) / LARGEST_SIGMA, 0, 1)
+    values: Map = np.clip(np.asarray(sigma, np.float32) / MAX_SIGMA_PX, 0, 1)
     return values
 
 
