@@ -39,7 +39,7 @@ MAX_VARIANCE = 0.25
 
 @dataclass(frozen=True, eq=False)
 class Planes:
-    """An array whose axes and range were understood."""
+    """The images of an array, whose axes and range are known."""
 
     array: Any
     layout: Layout
@@ -102,7 +102,7 @@ def local_variance_blur(image: ImageArray, window: int) -> npt.NDArray[np.float3
 
 
 def _sigma_blur(image: ImageArray, estimate: Callable[[npt.NDArray[Any]], Map]) -> Map:
-    """Measure blur by an estimator of sigma in pixels, as a share of the largest it knows.
+    """Measure blur by an estimator of sigma in pixels, as a share of `MAX_SIGMA_PX`.
 
     The estimator is given a grey (H, W) or RGB (H, W, 3) image in 0..1, and returns a map (H, W).
     """
@@ -129,7 +129,7 @@ class Measured:
     """By how much the image was enlarged first."""
     model_name: str = ""
     model_sha256: str = ""
-    """Both are empty where no network was asked."""
+    """Both are empty where no network was used."""
 
     def serves(self, options: DetectionOptions) -> bool:
         """Return True if these maps do for other options, too."""
@@ -242,7 +242,7 @@ class Detection:
     """By how much the image was enlarged first."""
     model_name: str
     model_sha256: str
-    """Both are empty where no network was asked."""
+    """Both are empty where no network was used."""
 
     def with_threshold(self, rule: ThresholdRule, threshold: float | None = None) -> Detection:
         """Return the same map under another threshold; fast enough for a slider."""

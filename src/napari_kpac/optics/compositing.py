@@ -30,27 +30,13 @@ def composite(
     dual: bool,
     colours: Sequence[Sequence[float]] | None = None,
 ) -> Tensor:
-    """Blur the linear light of a batch, layer by layer.
+    """Blur the linear light of a batch, layer by layer: (views, B, C, H, W).
 
-    Parameters
-    ----------
-    light
-        (B, 1 or 2, C, H, W): where there are two, the first is for layers in focus and the
-        second, which may be brighter than white, for those out of focus.
-    scenes, apertures
-        For each image: its layers, and the shape of the lens opening.
-    dual
-        Also make the left and right views.
-    colours
-        For each image, factors of the radius in each of its channels.
+    ``light`` is (B, 1 or 2, C, H, W): where there are two, the first is for layers in focus and
+    the second, which may be brighter than white, for those out of focus. The views are that of
+    the whole aperture and, with ``dual``, those of its left and right half. ``colours`` are
+    factors of the radius in each channel of each image.
 
-    Returns
-    -------
-    torch.Tensor
-        (views, B, C, H, W): the whole aperture and, where asked for, its left and right half.
-
-    Notes
-    -----
     Where layers hide each other they are laid over each other one by one, far to near. Where
     none does, they are summed in the Fourier domain and transformed back once. Either way the
     light is divided by the mask that was blurred along with it. Where the channels have radii of
@@ -206,6 +192,4 @@ class _Group:
 def _mirror(size: int, margin: int) -> npt.NDArray[np.int64]:
     """Return indices that mirror an axis at both ends, up to a length that suits the FFT."""
     length = next_fast_len(size + 2 * margin, real=True)
-    place = (np.arange(length) - margin) % (2 * size)
-    mirrored: npt.NDArray[np.int64] = np.minimum(place, 2 * size - 1 - place)
-    return mirrored
+    return np.pad(np.arange(size), (margin, length - size - margin), mode="symmetric")

@@ -77,7 +77,7 @@ def defocus_map(image: npt.ArrayLike) -> DefocusMap:
     first, second = _slopes_at_edges(light, edges, scale)
     sigma = _ratio_to_sigma(first / np.maximum(second, 1e-12), scale[edges] / 2)
     at_edges = empty.copy()
-    at_edges[edges] = _even_out(edges, sigma, first / first.max())
+    at_edges[edges] = _smooth_edges(edges, sigma, first / first.max())
     spread = smooth_along(
         np.stack([at_edges, edges.astype(np.float32)], axis=2),
         pixels,
@@ -130,8 +130,8 @@ def _ratio_to_sigma(ratio: Doubles, second: npt.NDArray[Any]) -> Doubles:
     return cut
 
 
-def _even_out(edges: Mask, sigma: Doubles, strength: Doubles) -> Doubles:
-    """Even estimates out along 8-connected edges, stronger edges counting for more."""
+def _smooth_edges(edges: Mask, sigma: Doubles, strength: Doubles) -> Doubles:
+    """Smooth estimates along 8-connected edges, stronger edges counting for more."""
     graph, _ = pixel_graph(edges, connectivity=2, edge_function=lambda *ends: np.ones(len(ends[0])))
     links = 2 * EDGE_SMOOTHNESS * csc_array(graph)
     trust = 1 + strength
@@ -143,18 +143,9 @@ def _even_out(edges: Mask, sigma: Doubles, strength: Doubles) -> Doubles:
 def smooth_along(planes: Floats, guide: Floats, *, space: float, range_: float) -> Floats:
     """Smooth planes (H, W, N) within the areas that the edges of a guide divide.
 
-    This is the recursive filter of the domain transform (Gastal and Oliveira, 2011).
-
-    Parameters
-    ----------
-    planes
-        What is smoothed.
-    guide
-        (H, W) or (H, W, C): the image whose edges are respected.
-    space
-        Standard deviation in pixels where the guide is flat.
-    range_
-        Standard deviation in units of the guide: how large a step stops the smoothing.
+    This is the recursive filter of the domain transform (Gastal and Oliveira, 2011): ``space``
+    is its standard deviation in pixels where the guide, (H, W) or (H, W, C), is flat, and
+    ``range_`` that in units of the guide.
     """
     steps = []
     colours = np.atleast_3d(guide).astype(np.float32)

@@ -48,13 +48,12 @@ def wiener_inverse(kernel: Doubles, epsilon: float = 0.01, *, tolerance: float =
         A plane of odd size; convolving the blurred image with it undoes the blur.
     """
     check_kernel(kernel)
-    _check_epsilon(epsilon)
-    goal = 1 / (1 + epsilon)
     grid = 8 * (max(kernel.shape) // 2) + 64
     while grid <= MAX_GRID_PX:
         half = grid // 2
-        sides = [half - side // 2 for side in kernel.shape]
-        whole = inverse_on_grid(np.pad(kernel, [(side, side) for side in sides]), epsilon)
+        padded = np.pad(kernel, [(half - side // 2,) * 2 for side in kernel.shape])
+        whole = inverse_on_grid(padded, epsilon)
+        goal = 1 / (1 + epsilon)
         distance = np.abs(np.arange(-half, half + 1))
         rings = np.bincount(
             np.maximum(distance[:, None], distance).ravel(), whole.ravel(), half + 1
@@ -75,7 +74,8 @@ def wiener_inverse(kernel: Doubles, epsilon: float = 0.01, *, tolerance: float =
 
 def inverse_on_grid(kernel: Doubles, epsilon: float) -> Doubles:
     """Invert a kernel on its own grid, which repeats itself at the edges."""
-    _check_epsilon(epsilon)
+    if not 0 < epsilon < np.inf:
+        raise ConfigError(f"epsilon must be above 0, or the inverse is unbounded; got {epsilon}")
     transfer = np.fft.fft2(np.fft.ifftshift(kernel))
     inverse = np.conj(transfer) / (np.abs(transfer) ** 2 + epsilon)
     centred: Doubles = np.fft.fftshift(np.fft.ifft2(inverse).real)
@@ -167,11 +167,6 @@ def _fourier(kernel: Doubles, scale: float) -> Doubles:
     padded = np.fft.ifftshift(np.pad(spectrum, padding))
     enlarged: Doubles = np.fft.fftshift(np.fft.ifft2(padded).real)
     return enlarged
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if not 0 < epsilon < np.inf:
-        raise ConfigError(f"epsilon must be above 0, or the inverse is unbounded; got {epsilon}")
 
 
 @dataclass(frozen=True)
