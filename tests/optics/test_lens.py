@@ -164,5 +164,5 @@ def test_what_lenses_are_like():
 @pytest.mark.parametrize("name", ["softness", "cats_eye"])
 @pytest.mark.parametrize("value", [-0.01, 1.01, float("nan"), float("inf")])
 def test_values_out_of_bounds_are_refused(name, value):
-    with pytest.raises(KpacError, match=rf"{name} of an aperture lies in 0\.\.1"):
+    with pytest.raises(KpacError, match=rf"{name}={value}: must lie in 0\.\.1"):
         Aperture(**{name: value})

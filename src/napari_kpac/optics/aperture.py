@@ -65,11 +65,9 @@ class Aperture:
         for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                raise ConfigError(
-                    f"the {name} of an aperture lies in {low}..{high}, not at {value}"
-                )
+                raise ConfigError(f"{name}={value}: must lie in {low}..{high}")
         if not np.isfinite(self.rotation):
-            raise ConfigError(f"the rotation must be a finite number, not {self.rotation}")
+            raise ConfigError(f"rotation={self.rotation}: must be a finite number")
 
 
 def find_aperture(given: str | Aperture, seed: int = 0) -> Aperture:

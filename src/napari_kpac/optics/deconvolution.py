@@ -147,21 +147,17 @@ def _shrink_table(beta: float, exponent: float) -> Doubles:
 
 def _tapered(planes: Floats, kernel: Doubles) -> tuple[Floats, tuple[slice, ...]]:
     """Pad by mirroring, and blur the padding towards its ends so that they meet smoothly."""
-    margin = [side + 8 for side in kernel.shape]
-    pads = [(0, 0)]
-    for side, extra in zip(planes.shape[1:], margin, strict=True):
-        length = next_fast_len(side + 2 * extra, real=True)
-        pads.append((extra, length - side - extra))
-    padded = np.pad(planes, pads, mode="symmetric")
+    pads, ramps = [(0, 0)], []
+    for side, reach in zip(planes.shape[1:], kernel.shape, strict=True):
+        before = reach + 8
+        after = next_fast_len(side + 2 * before, real=True) - side - before
+        place = np.arange(-before, side + after)
+        outside = np.maximum(-place / before, (place - side + 1) / after).clip(0, 1)
+        pads.append((before, after))
+        ramps.append(0.5 + 0.5 * np.cos(np.pi * outside))
+    padded, keep = np.pad(planes, pads, mode="symmetric"), np.outer(*ramps)
     size = padded.shape[1:]
     blurred = irfft2(rfft2(padded) * _transfer(kernel, size) ** 3, size)
-    keep = 1.0
-    for axis, (before, after) in enumerate(pads[1:]):
-        side = planes.shape[axis + 1]
-        place = np.arange(before + side + after) - before
-        outside = np.maximum(-place / before, (place - side + 1) / after).clip(0, 1)
-        ramp = 0.5 + 0.5 * np.cos(np.pi * outside)
-        keep = keep * (ramp[:, None] if axis == 0 else ramp)
     tapered = (keep * padded + (1 - keep) * blurred).astype(np.float32)
     inside = tuple(slice(b, b + n) for (b, _), n in zip(pads, planes.shape, strict=True))
     return tapered, inside

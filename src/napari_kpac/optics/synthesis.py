@@ -114,7 +114,7 @@ def defocus(
     found = find_aperture(aperture, seed)
     radii = check_map(radius, pixels.shape[:2], "radius map")
     channels = torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1)
-    made = defocus_batch(
+    batch = defocus_batch(
         channels[None].contiguous(),
         radii[None],
         [found],
@@ -127,11 +127,10 @@ def defocus(
     )
     views = [
         from_unit(view[0].permute(1, 2, 0).contiguous().numpy().reshape(pixels.shape), wanted)
-        for view in (made.image, made.left, made.right)
+        for view in (batch.image, batch.left, batch.right)
         if view is not None
     ]
-    left, right = views[1:] or (None, None)
-    return Defocused(views[0], made.radius[0].numpy(), found, left, right)
+    return Defocused(views[0], batch.radius[0].numpy(), found, *views[1:])
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class DefocusedBatch:
 
 def defocus_batch(
     images: Tensor,
-    radius: npt.ArrayLike,
+    radius: Tensor | npt.NDArray[Any],
     apertures: Sequence[Aperture],
     *,
     layers: int | None = None,
@@ -195,7 +194,7 @@ def defocus_batch(
     if images.ndim != 4 or not images.numel():
         raise ImageError(f"a batch has the shape (B, C, H, W), got {tuple(images.shape)}")
     batch, channels, height, width = images.shape
-    maps = np.asarray(radius, dtype=np.float32)
+    maps = np.asarray(radius.cpu() if isinstance(radius, Tensor) else radius, dtype=np.float32)
     counts = [len(given) for given in (apertures, noise, highlights, colours) if given is not None]
     if maps.shape != (batch, height, width) or any(count != batch for count in counts):
         raise ImageError(
