@@ -24,7 +24,7 @@ from napari_kpac.optics import (
     radius_map,
     two_step,
 )
-from napari_kpac.optics.light import to_linear, to_srgb
+from napari_kpac.optics.pixels import to_linear, to_srgb
 
 
 def psnr(first: np.ndarray, second: np.ndarray) -> float:

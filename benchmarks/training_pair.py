@@ -18,7 +18,7 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.optics import radius_map, random_aperture
-from napari_kpac.optics.batch import Noise, defocus_batch
+from napari_kpac.optics.synthesis import Noise, defocus_batch
 
 
 def median_ms(action: Callable[[int], object], repeats: int) -> float:

@@ -9,7 +9,7 @@ from skimage import data
 
 from napari_kpac.datasets.photographs import PLAIN, Blurring, Photographs
 from napari_kpac.optics import Aperture, apply_kernel, defocus, psf
-from napari_kpac.optics.light import ToneCurve, to_linear
+from napari_kpac.optics.pixels import ToneCurve, to_linear
 from tests.datasets.making import save
 
 BARE = replace(PLAIN, shot=0.0, read=0.0, highlights=0.0, shrink=1.0)

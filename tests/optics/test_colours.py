@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from napari_kpac import KpacError
 from napari_kpac.optics import Aperture, radius_map, random_lens
-from napari_kpac.optics.batch import Noise, defocus_batch
+from napari_kpac.optics.synthesis import Noise, defocus_batch
 
 FACTORS = (1.1, 1.0, 0.92)
 SIZE = 64

@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("module", ["defocusing", "scene"])
+@pytest.mark.parametrize("module", ["scene", "synthesis"])
 def test_docstrings(module):
     found = doctest.testmod(importlib.import_module(f"napari_kpac.optics.{module}"))
     assert found.attempted

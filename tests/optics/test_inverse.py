@@ -20,7 +20,6 @@ from napari_kpac.optics import (
     upsample,
     wiener_inverse,
 )
-from napari_kpac.optics.inverse import embedded
 
 EPSILON = 0.01
 KERNELS = {"gaussian": psf(Aperture("gaussian"), 2.0), "disc": psf(Aperture("disc"), 2.0)}
@@ -35,6 +34,11 @@ def sharp():
 
 def psnr(first, second):
     return peak_signal_noise_ratio(first, second, data_range=1.0)
+
+
+def embedded(kernel, size):
+    """Put a kernel into the middle of a square of zeros."""
+    return np.pad(kernel, (size - len(kernel)) // 2)
 
 
 @kernels
@@ -163,7 +167,6 @@ def test_the_accuracy_leaves_small_targets_out():
         lambda: upsample(KERNELS["disc"], 1.3, "fourier"),
         lambda: dilate(KERNELS["disc"], 1.5),
         lambda: dilate(KERNELS["disc"], 0),
-        lambda: embedded(KERNELS["disc"], 3),
         lambda: apply_kernel(np.zeros((0, 4)), KERNELS["disc"]),
         lambda: apply_kernel(np.zeros(4), KERNELS["disc"]),
         lambda: apply_kernel(np.full((4, 4), np.inf), KERNELS["disc"]),

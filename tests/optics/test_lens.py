@@ -136,8 +136,9 @@ def test_lenses_come_from_the_generator():
 
 def test_the_shares_of_lenses():
     kinds = [lens.kind for lens in drawn()]
-    assert sum(LENS_SHARES) == pytest.approx(1)
+    assert sum(LENS_SHARES.values()) == pytest.approx(1)
     expected = {"disc": 0.41, "polygon": 0.41, "rimmed": 0.13, "gaussian": 0.05}
+    assert expected == LENS_SHARES
     assert set(kinds) == set(expected)
     for kind, share in expected.items():
         deviation = np.sqrt(share * (1 - share) / LENSES)
@@ -163,5 +164,5 @@ def test_what_lenses_are_like():
 @pytest.mark.parametrize("name", ["softness", "cats_eye"])
 @pytest.mark.parametrize("value", [-0.01, 1.01, float("nan"), float("inf")])
 def test_values_out_of_bounds_are_refused(name, value):
-    with pytest.raises(KpacError, match=rf"{name} of an aperture lies in 0\.\.1"):
+    with pytest.raises(KpacError, match=rf"{name}={value}: must lie in 0\.\.1"):
         Aperture(**{name: value})

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from napari_kpac import KpacError
 from napari_kpac.optics import radius_map
-from napari_kpac.optics.compositing import cut
-from napari_kpac.optics.scene import KINDS
+from napari_kpac.optics.scene import KINDS, cut
 
 
 @given(

@@ -13,9 +13,12 @@ from napari_kpac.cli.common import (
     Commands,
     add_command,
     add_files,
+    add_options,
     batch_options,
+    given_options,
     print_report,
     print_table,
+    show,
 )
 from napari_kpac.core.errors import ConfigError, for_people
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Declare the command."""
-    from napari_kpac.cli.common import add_options
     from napari_kpac.core.options import DetectionOptions, MapKind, parse_numbers
 
     command = add_command(
@@ -67,10 +69,8 @@ def register(commands: Commands) -> None:
 def _blur_map(given: argparse.Namespace) -> int:
     options, batch = _options(given), batch_options(given)
     from napari_kpac.batch import blur_map_files
-    from napari_kpac.cli.common import show
     from napari_kpac.images import read_mask
 
-    _check_names(given)
     steps = blur_map_files(
         given.inputs,
         given.output,
@@ -97,13 +97,15 @@ def _blur_map(given: argparse.Namespace) -> int:
 
 def _options(given: argparse.Namespace) -> DetectionOptions:
     """Read the options; what does not go together is a mistake in the call."""
-    from napari_kpac.cli.common import given_options
     from napari_kpac.core.options import DetectionOptions
 
     if (given.truth is None) != (given.polarity is None):
         given.mistake("--truth and --polarity go together: say what the mask marks")
     if given.truth and len(given.inputs) > 1:
         given.mistake("--truth goes with one image")
+    names = [path for path in (given.output, given.mask, given.regions) if path and path.suffix]
+    if len(set(names)) < len(names):
+        given.mistake("map, mask and regions need different names")
     chosen = given_options(given, DetectionOptions)
     if "threshold" in chosen:
         chosen.setdefault("threshold_rule", "fixed")
@@ -112,12 +114,6 @@ def _options(given: argparse.Namespace) -> DetectionOptions:
     except ConfigError as error:
         given.mistake(for_people(error))
         raise
-
-
-def _check_names(given: argparse.Namespace) -> None:
-    names = [path for path in (given.output, given.mask, given.regions) if path and path.suffix]
-    if len(set(names)) < len(names):
-        given.mistake("map, mask and regions need different names")
 
 
 def _tell(outcome: Outcome) -> None:
@@ -132,10 +128,8 @@ def _tell(outcome: Outcome) -> None:
         list(rows[0]),
         [[v if isinstance(v, str) else f"{v:.4f}" for v in row.values()] for row in rows],
     )
-    for name, value in (
-        ("average precision", scores["average_precision"]),
-        ("ROC AUC", scores["roc_auc"]),
-    ):
+    for name, key in (("average precision", "average_precision"), ("ROC AUC", "roc_auc")):
+        value = scores[key]
         print(f"{name}: {'not defined for this mask' if value is None else f'{value:.4f}'}")
     marked = scores["polarity"]
     print(f"f0.3, f1: F-measure with beta^2 = 0.3 and 1; the mask marks what is {marked}")

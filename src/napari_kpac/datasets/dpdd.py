@@ -12,7 +12,7 @@ from napari_kpac.datasets.matching import Faults, find_images, match, match_stem
 from napari_kpac.datasets.options import SPLITS
 from napari_kpac.datasets.pairs import FilePairs, PairFiles
 from napari_kpac.images import list_images
-from napari_kpac.optics.pixels import SMALLEST
+from napari_kpac.optics.pixels import MIN_SIDE_PX
 
 
 def open_dpdd(
@@ -22,7 +22,7 @@ def open_dpdd(
     dual: bool = False,
     bits: int = 8,
     skip_bad: bool = False,
-    smallest: int = SMALLEST,
+    smallest: int = MIN_SIDE_PX,
 ) -> FilePairs:
     """Open one split of DPDD, or of pairs that ``napari-kpac synthesise`` wrote.
 

@@ -15,7 +15,7 @@ from napari_kpac.datasets.matching import Faults, find_images, match
 from napari_kpac.datasets.options import DataOptions, check_blurred_as
 from napari_kpac.datasets.pairs import FilePairs, PairFiles, Pairs
 from napari_kpac.datasets.photographs import choose_split
-from napari_kpac.optics.pixels import SMALLEST
+from napari_kpac.optics.pixels import MIN_SIDE_PX
 
 NAMES = (("source", "target"), ("blurred", "sharp"), ("blur", "sharp"), ("input", "target"))
 """What the two folders may be called where only the folder above them is given."""
@@ -27,7 +27,7 @@ def open_folders(
     *,
     bits: int = 8,
     skip_bad: bool = False,
-    smallest: int = SMALLEST,
+    smallest: int = MIN_SIDE_PX,
     split: str | None = None,
 ) -> FilePairs:
     """Open pairs in two folders, matched by their names, or else by their order.

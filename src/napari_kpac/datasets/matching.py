@@ -10,7 +10,7 @@ from pathlib import Path
 
 from napari_kpac.core.errors import FileError, KpacError
 from napari_kpac.images import list_images
-from napari_kpac.optics.pixels import SMALLEST
+from napari_kpac.optics.pixels import MIN_SIDE_PX
 
 MOST_NAMED = 10
 """Files that one message names at most."""
@@ -40,7 +40,9 @@ class Faults:
         raise FileError(f"{len(lines)} file(s) cannot be used; {advice}:\n  {named}")
 
 
-def same_size(measures: Mapping[Path, Measure], faults: Faults, smallest: int = SMALLEST) -> bool:
+def same_size(
+    measures: Mapping[Path, Measure], faults: Faults, smallest: int = MIN_SIDE_PX
+) -> bool:
     """Return True if all files can be measured and have one size; note those that do not."""
     sizes: dict[Path, tuple[int, int]] = {}
     for path, measure in measures.items():

@@ -20,7 +20,7 @@ from napari_kpac.core.errors import ConfigError, FileError, ImageError, KpacErro
 from napari_kpac.core.files import replacing
 from napari_kpac.datasets.matching import Faults, same_size
 from napari_kpac.images import description_of, image_size, read_image
-from napari_kpac.optics.pixels import SMALLEST, from_unit, to_unit
+from napari_kpac.optics.pixels import MIN_SIDE_PX, from_unit, to_unit
 
 Floats = npt.NDArray[np.float32]
 
@@ -142,7 +142,7 @@ class PairFiles:
     views: tuple[Path, Path] | None = None
     radius: Path | None = None
 
-    def sound(self, faults: Faults, smallest: int = SMALLEST) -> bool:
+    def sound(self, faults: Faults, smallest: int = MIN_SIDE_PX) -> bool:
         """Return True if all files can be read and have one size; note those that do not."""
         images = (self.blurred, self.sharp, *(self.views or ()))
         measures = dict.fromkeys(images, image_size)
@@ -183,7 +183,7 @@ class FilePairs:
         dual: bool = False,
         bits: int = 8,
         skip_bad: bool = False,
-        smallest: int = SMALLEST,
+        smallest: int = MIN_SIDE_PX,
     ) -> None:
         if bits not in (8, 16):
             raise ConfigError(f"images are read with 8 or 16 bits, not {bits}")

@@ -27,9 +27,8 @@ from napari_kpac.datasets.matching import Faults
 from napari_kpac.datasets.pairs import Floats, Pair, read_rgb
 from napari_kpac.images import image_size, list_images
 from napari_kpac.optics import radius_map, random_lens
-from napari_kpac.optics.batch import Noise, defocus_batch
-from napari_kpac.optics.light import ToneCurve
-from napari_kpac.optics.pixels import from_unit, to_unit
+from napari_kpac.optics.pixels import ToneCurve, from_unit, to_unit
+from napari_kpac.optics.synthesis import Noise, defocus_batch
 
 MANIFEST = "MANIFEST.csv"
 """File of a folder that says in its columns ``file`` and ``split`` what each image is for."""

@@ -1,11 +1,18 @@
-"""Blur detection: blur maps, thresholds, regions and scores.
+"""Blur maps and masks: estimators, thresholds, scores, regions, and files of them.
 
 Files are in ``detection.files``. Not for: deblurring (engine) or windows (widgets).
 """
 
 from napari_kpac.core.options import DetectionOptions
-from napari_kpac.detection.detecting import Detection, decide, detect, detect_steps
-from napari_kpac.detection.estimators import Measured, blur_values, measure_steps
+from napari_kpac.detection.estimators import (
+    Detection,
+    Measured,
+    blur_values,
+    decide,
+    detect,
+    detect_steps,
+    measure_steps,
+)
 from napari_kpac.detection.regions import Region, components, measure_regions, region_table
 from napari_kpac.detection.scores import Confusion, Curve, ScoreReport, score, true_blur
 from napari_kpac.detection.thresholds import blurred_mask, find_threshold, histogram

@@ -1,36 +1,45 @@
-"""What a blur map can be made from: attention, local variance, edges.
+"""Blur detection: an image in, the blur map of an estimator, its threshold and mask out.
 
-Not for: thresholds and scores.
+Not for: the rules of thresholds (thresholds), scores, regions and files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter, uniform_filter
 
 from napari_kpac.core.errors import ConfigError, ImageError
-from napari_kpac.core.options import DetectionOptions, ImageOptions, alpha_number
-from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.core.options import DetectionOptions, ImageOptions, ThresholdRule, alpha_number
+from napari_kpac.core.progress import Progress, Steps, finish
+from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.device import resolve
+from napari_kpac.engine.job import model_name
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
-from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
-from napari_kpac.optics.ebdb import defocus_map
+from napari_kpac.optics.ebdb import MAX_SIGMA_PX, defocus_map
 
 ImageArray = npt.NDArray[np.float32]
 """(H, W, channels), 1 or 3 channels; black is 0 and white 1."""
+Map = npt.NDArray[np.float32]
+Views = tuple[Any, Any] | None
+
+MIN_VARIANCE = (1 / 255) ** 2
+"""Of about one grey level of 8 bits: below this, detail cannot be told from noise."""
+MAX_VARIANCE = 0.25
+"""Of half black, half white: values in 0..1 cannot vary more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Planes:
-    """An array whose axes and range were understood."""
+    """The images of an array, whose axes and range are known."""
 
     array: Any
     layout: Layout
@@ -38,7 +47,7 @@ class Planes:
 
     @classmethod
     def of(cls, image: Any, options: ImageOptions) -> Planes:
-        """Look at an image; nothing but a sample for the range is loaded."""
+        """Find axes and range; nothing but a sample for the range is loaded."""
         array = as_array(image)
         layout = layout_for(array, options)
         return cls(array, layout, resolve_range(options.range, layout, (array,)))
@@ -61,19 +70,13 @@ class Planes:
             yield ((values + 1) / 2).permute(1, 2, 0).numpy()
 
 
-FLOOR = (1 / 255) ** 2
-"""Variance of about one grey level of 8 bits: below this, detail cannot be told from noise."""
-LARGEST = 0.25
-"""Variance of half black, half white: values in 0..1 cannot vary more."""
-
-
 def local_variance_blur(image: ImageArray, window: int) -> npt.NDArray[np.float32]:
     """Measure blur by the lack of local variance.
 
     The variance v of the pixels in a square window around each pixel, averaged over the
     channels, is put on a logarithmic scale between two fixed ends:
 
-    ``blur = 1 - log(1 + v / FLOOR) / log(1 + LARGEST / FLOOR)``
+    ``blur = 1 - log(1 + v / MIN_VARIANCE) / log(1 + MAX_VARIANCE / MIN_VARIANCE)``
 
     so a constant area gives 1 and the strongest texture possible gives 0. The ends do not
     depend on the image: slices of a stack can be compared, and a crop gives what the
@@ -92,14 +95,27 @@ def local_variance_blur(image: ImageArray, window: int) -> npt.NDArray[np.float3
         # Around the mean of the image, so that little is lost when squares are subtracted.
         centred = channel - channel.mean()
         variance += uniform_filter(centred**2, window) - uniform_filter(centred, window) ** 2
-    variance = np.clip(variance / values.shape[-1], 0, LARGEST)
-    sharpness = np.log1p(variance / FLOOR) / np.log1p(LARGEST / FLOOR)
+    variance = np.clip(variance / values.shape[-1], 0, MAX_VARIANCE)
+    sharpness = np.log1p(variance / MIN_VARIANCE) / np.log1p(MAX_VARIANCE / MIN_VARIANCE)
     blur: npt.NDArray[np.float32] = (1 - sharpness).astype(np.float32)
     return blur
 
 
-Map = npt.NDArray[np.float32]
-Views = tuple[Any, Any] | None
+def _sigma_blur(image: ImageArray, estimate: Callable[[npt.NDArray[Any]], Map]) -> Map:
+    """Measure blur by an estimator of sigma in pixels, as a share of `MAX_SIGMA_PX`.
+
+    The estimator is given a grey (H, W) or RGB (H, W, 3) image in 0..1, and returns a map (H, W).
+    """
+    pixels = image[..., 0] if image.shape[-1] == 1 else image
+    blur: Map = np.clip(estimate(np.clip(pixels, 0, 1)) / MAX_SIGMA_PX, 0, 1)
+    return blur
+
+
+ESTIMATORS: dict[str, Callable[[ImageArray, DetectionOptions], Map]] = {
+    "variance": lambda image, options: local_variance_blur(image, options.window),
+    "ebdb": lambda image, _: _sigma_blur(image, lambda pixels: defocus_map(pixels).sigma),
+}
+"""How sources other than attention measure an image: a map (H, W) in 0..1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,22 +129,26 @@ class Measured:
     """By how much the image was enlarged first."""
     model_name: str = ""
     model_sha256: str = ""
-    """Both are empty where no network was asked."""
+    """Both are empty where no network was used."""
 
     def serves(self, options: DetectionOptions) -> bool:
-        """Tell whether these maps do for other options, or must be measured again."""
-        if family(self.options.source) != family(options.source):
-            return False
-        return _measuring(self.options) == _measuring(options)
+        """Return True if these maps do for other options, too."""
+        own = self.options
+        # These play no part in measuring.
+        alike = replace(
+            options,
+            source=own.source,
+            weights=own.weights,
+            smoothing=own.smoothing,
+            threshold_rule=own.threshold_rule,
+            threshold=own.threshold,
+        )
+        return family(options.source) == family(own.source) and alike == own
 
 
-class Source(Protocol):
-    """A way to measure blur on an image, step by step."""
-
-    def __call__(
-        self, image: Any, options: DetectionOptions, views: Views, model: Model | None
-    ) -> Steps[Measured]:
-        """Yield progress, return the maps."""
+def family(source: str) -> str:
+    """Return what a source is measured by; all alphas and their mixture come together."""
+    return "alpha" if source == "mixture" or alpha_number(source) else source
 
 
 def measure_steps(
@@ -139,39 +159,12 @@ def measure_steps(
     model: Model | None = None,
 ) -> Steps[Measured]:
     """Measure blur: the part that takes time. Yields progress, returns the maps."""
-    return _FAMILIES[family(options.source)](image, options, views, model)
+    if family(options.source) == "alpha":
+        return _measure_alphas(image, options, views, model)
+    return _measure_planes((image,) if image is not None else views or (), options)
 
 
-def blur_values(measured: Measured, options: DetectionOptions) -> Map:
-    """Choose or mix what was measured, and smooth it: (H, W) in 0..1, leading axes first.
-
-    Cheap: a change of alpha, weights or smoothing needs this alone (see
-    :meth:`Measured.serves`).
-    """
-    maps = measured.maps
-    number = alpha_number(options.source)
-    if options.source == "mixture":
-        _check_alphas(options, maps.shape[-3])
-        shares = np.ones(maps.shape[-3]) if options.weights is None else options.weights
-        values = np.average(maps, axis=-3, weights=shares)
-    else:
-        if number is not None:
-            _check_alphas(options, maps.shape[-3])
-        values = maps[..., (number or 1) - 1, :, :]
-    if options.smoothing:
-        sigmas = (0,) * (values.ndim - 2) + (options.smoothing,) * 2
-        values = gaussian_filter(values, sigmas)
-    if options.smoothing or options.source == "mixture":
-        values = np.clip(values, 0, 1)
-    return np.ascontiguousarray(values, dtype=np.float32)
-
-
-def family(source: str) -> str:
-    """Return what a source is measured by; all alphas and their mixture come together."""
-    return "alpha" if source == "mixture" or alpha_number(source) else source
-
-
-def _attention(
+def _measure_alphas(
     image: Any, options: DetectionOptions, views: Views, model: Model | None
 ) -> Steps[Measured]:
     net = prepare(options.model if model is None else model, resolve(options.device))
@@ -181,40 +174,42 @@ def _attention(
     return Measured(found.alpha, options, found.upsampling, card.name, card.sha256)
 
 
-def _by_image(measure: Callable[[ImageArray, DetectionOptions], Map]) -> Source:
-    """Make a source of a function from an image to a map (H, W).
+def _measure_planes(arrays: tuple[Any, ...], options: DetectionOptions) -> Steps[Measured]:
+    """Measure every plane of an image, or the mean of both views of a dual-pixel pair."""
+    if not arrays:
+        raise ImageError("there is no image")
+    stacks = [Planes.of(array, options) for array in arrays]
+    if len({planes.layout.shape for planes in stacks}) > 1:
+        raise ImageError("the two views must have the same shape")
+    measure = ESTIMATORS[options.source]
+    found, total = [], len(stacks[0])
+    for done, together in enumerate(zip(*stacks, strict=True), start=1):
+        found.append(np.mean([measure(plane, options) for plane in together], axis=0))
+        yield Progress(done, total, "measure")
+    maps = np.stack(found).astype(np.float32)
+    return Measured(maps.reshape(*stacks[0].leading, 1, *maps.shape[1:]), options)
 
-    Of a dual-pixel pair without an image both views are measured and averaged.
+
+def blur_values(measured: Measured, options: DetectionOptions) -> Map:
+    """Choose or mix what was measured, and smooth it: (H, W) in 0..1, leading axes first.
+
+    Cheap: a change of alpha, weights or smoothing needs this alone (see
+    :meth:`Measured.serves`).
     """
-
-    def steps(
-        image: Any,
-        options: DetectionOptions,
-        views: Views,
-        model: Model | None,  # noqa: ARG001 - no network is asked
-    ) -> Steps[Measured]:
-        given = (views or ()) if image is None else (image,)
-        if not given:
-            raise ImageError("there is no image")
-        stacks = [Planes.of(array, options) for array in given]
-        if len({planes.layout.shape for planes in stacks}) > 1:
-            raise ImageError("the two views must have the same shape")
-        found, total = [], len(stacks[0])
-        for done, together in enumerate(zip(*stacks, strict=True), start=1):
-            found.append(np.mean([measure(plane, options) for plane in together], axis=0))
-            yield Progress(done, total, "measure")
-        maps = np.stack(found).astype(np.float32)
-        return Measured(maps.reshape(*stacks[0].leading, 1, *maps.shape[1:]), options)
-
-    return steps
-
-
-def _edge_blur(image: ImageArray) -> Map:
-    """Measure blur by the classical defocus map: its sigma as a share of the largest it knows."""
-    pixels = image[..., 0] if image.shape[-1] == 1 else image
-    sigma = defocus_map(np.clip(pixels, 0, 1)).sigma
-    values: Map = np.clip(np.asarray(sigma, np.float32) / LARGEST_SIGMA, 0, 1)
-    return values
+    maps = measured.maps
+    if family(options.source) == "alpha":
+        _check_alphas(options, maps.shape[-3])
+    if options.source == "mixture":
+        shares = np.ones(maps.shape[-3]) if options.weights is None else options.weights
+        values = np.average(maps, axis=-3, weights=shares)
+    else:
+        values = maps[..., (alpha_number(options.source) or 1) - 1, :, :]
+    if options.smoothing:
+        sigmas = (0,) * (values.ndim - 2) + (options.smoothing,) * 2
+        values = gaussian_filter(values, sigmas)
+    if options.smoothing or options.source == "mixture":
+        values = np.clip(values, 0, 1)
+    return np.ascontiguousarray(values, dtype=np.float32)
 
 
 def _check_alphas(options: DetectionOptions, count: int) -> None:
@@ -231,20 +226,97 @@ def _check_alphas(options: DetectionOptions, count: int) -> None:
         )
 
 
-def _measuring(options: DetectionOptions) -> DetectionOptions:
-    """Forget what plays no part in measuring."""
-    return replace(
-        options,
-        source=DetectionOptions.source,
-        weights=None,
-        smoothing=0.0,
-        threshold_rule=DetectionOptions.threshold_rule,
-        threshold=None,
+@dataclass(frozen=True, eq=False)
+class Detection:
+    """A blur map, what in it counts as blurred, and how both were made."""
+
+    values: Map
+    """(H, W) in 0..1, larger = more blurred; leading axes of a stack come first."""
+    mask: npt.NDArray[np.bool_]
+    """Where the values reach the threshold."""
+    threshold: float
+    """The number that was used, one for all slices of a stack."""
+    histogram: Histogram
+    options: DetectionOptions
+    upsampling: int
+    """By how much the image was enlarged first."""
+    model_name: str
+    model_sha256: str
+    """Both are empty where no network was used."""
+
+    def with_threshold(self, rule: ThresholdRule, threshold: float | None = None) -> Detection:
+        """Return the same map under another threshold; fast enough for a slider."""
+        options = replace(self.options, threshold_rule=rule, threshold=threshold)
+        used = find_threshold(self.values, rule, threshold)
+        mask = blurred_mask(self.values, used)
+        return replace(self, options=options, threshold=used, mask=mask)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return model and settings as plain values, for the record in a file."""
+        return {
+            "blur map": self.options.to_dict(),
+            "model": {"name": self.model_name, "sha256": self.model_sha256},
+            "upsampling": self.upsampling,
+            "threshold": self.threshold,
+        }
+
+
+def detect(
+    image: Any,
+    model: Model = "default",
+    device: str = "auto",
+    *,
+    views: Views = None,
+    **options: Any,
+) -> Detection:
+    """Find what is blurred in an image.
+
+    Parameters
+    ----------
+    image
+        Any image that :func:`napari_kpac.deblur` takes; stacks are measured slice by slice.
+    model
+        A name, a path, or a network from :func:`napari_kpac.load`.
+    device
+        ``auto``, ``cpu``, ``cuda:0``, ``mps``, ``xpu:0``.
+    views
+        The left and right view of a dual-pixel camera, for dual-pixel models.
+    **options
+        Further fields of :class:`DetectionOptions`: source, weights, window, smoothing,
+        threshold_rule, threshold, upsampling, range, rgb, ...
+    """
+    chosen = DetectionOptions(model=model_name(model), device=device, **options)
+    return finish(detect_steps(image, chosen, views=views, model=model))
+
+
+def detect_steps(
+    image: Any,
+    options: DetectionOptions | None = None,
+    *,
+    views: Views = None,
+    model: Model | None = None,
+) -> Steps[Detection]:
+    """Detect as `detect` does, step by step: yields progress, returns the detection.
+
+    Closing the generator cancels the work. ``model`` overrides the name in the options.
+    """
+    options = options or DetectionOptions()
+    with explaining_shortage():
+        measured = yield from measure_steps(image, options, views=views, model=model)
+        return decide(measured, options)
+
+
+def decide(measured: Measured, options: DetectionOptions) -> Detection:
+    """Return the detection of what was measured: everything that needs no network."""
+    values = blur_values(measured, options)
+    threshold = find_threshold(values, options.threshold_rule, options.threshold)
+    return Detection(
+        values=values,
+        mask=blurred_mask(values, threshold),
+        threshold=threshold,
+        histogram=histogram(values),
+        options=options,
+        upsampling=measured.upsampling,
+        model_name=measured.model_name,
+        model_sha256=measured.model_sha256,
     )
-
-
-_FAMILIES: dict[str, Source] = {
-    "alpha": _attention,
-    "variance": _by_image(lambda image, options: local_variance_blur(image, options.window)),
-    "ebdb": _by_image(lambda image, _: _edge_blur(image)),
-}

@@ -25,14 +25,27 @@ from napari_kpac.core.errors import ConfigError, FileError, ImageError
 from napari_kpac.core.files import replacing
 from napari_kpac.core.options import DetectionOptions, ImageOptions, MapKind
 from napari_kpac.core.units import PIXEL, SECONDS, short_unit
-from napari_kpac.detection.estimators import ImageArray, Planes, family
+from napari_kpac.detection.estimators import Planes, family
 from napari_kpac.images import TIFF, write_image
 from napari_kpac.images.tiff import check_whole
 
-# From sharp to blurred, in CIELAB: nearly black, violet, red, orange, pale yellow.
-_STATIONS = ((4, 2, -8), (24, 38, -42), (46, 62, -8), (68, 45, 36), (95, -6, 30))
-STEPS = 256
-_FINE = 4096
+LAB_COLOURS = ((4, 2, -8), (24, 38, -42), (46, 62, -8), (68, 45, 36), (95, -6, 30))
+"""From sharp to blurred, in CIELAB: nearly black, violet, red, orange, pale yellow."""
+COLOURS = 256
+SUFFIXES: dict[MapKind, tuple[str, ...]] = {
+    "png8": (".png",),
+    "png16": (".png",),
+    "tiff": TIFF,
+    "npy": (".npy",),
+    "overlay": (".png",),
+}
+"""How the names of files of each kind end, the usual ending first."""
+MAX_LEADING_AXES = 3
+"""ImageJ's files have time, z and channels before the image's axes."""
+
+MapOrMask = npt.NDArray[Any]
+"""A map of floating-point numbers, or a mask of booleans."""
+_Write = Callable[[Path], Any]
 
 
 @cache
@@ -42,13 +55,11 @@ def colour_table() -> npt.NDArray[np.float64]:
     A path through CIELAB that only gets lighter, cut into steps of the same perceived
     difference (CIEDE2000).
     """
-    fine = np.linspace(0, len(_STATIONS) - 1, _FINE)
-    path = np.stack(
-        [np.interp(fine, range(len(_STATIONS)), axis) for axis in zip(*_STATIONS, strict=True)],
-        axis=-1,
-    )
+    count = len(LAB_COLOURS)
+    fine = np.linspace(0, count - 1, 4096)
+    path = np.stack([np.interp(fine, range(count), axis) for axis in np.transpose(LAB_COLOURS)], -1)
     travelled = np.append(0, np.cumsum(deltaE_ciede2000(path[:-1], path[1:])))
-    places = np.linspace(0, travelled[-1], STEPS)
+    places = np.linspace(0, travelled[-1], COLOURS)
     even = np.stack([np.interp(places, travelled, axis) for axis in path.T], axis=-1)
     colours: npt.NDArray[np.float64] = np.clip(lab2rgb(even), 0, 1)
     colours.flags.writeable = False
@@ -56,28 +67,10 @@ def colour_table() -> npt.NDArray[np.float64]:
 
 
 def coloured(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """Give each value of 0..1 its colour, (..., 3) in 0..1; NaN counts as 0."""
-    steps = np.rint(np.clip(np.nan_to_num(values), 0, 1) * (STEPS - 1)).astype(np.intp)
+    """Return the colours of values in 0..1, (..., 3) in 0..1; NaN counts as 0."""
+    steps = np.rint(np.clip(np.nan_to_num(values), 0, 1) * (COLOURS - 1)).astype(np.intp)
     colours: npt.NDArray[np.float64] = colour_table()[steps]
     return colours
-
-
-def overlaid(
-    image: ImageArray, values: npt.NDArray[np.floating], opacity: float
-) -> npt.NDArray[np.uint8]:
-    """Lay the colours of a map (H, W) over an image (H, W, channels): 8-bit RGB.
-
-    The image is shown in grey, so that all colour comes from the map.
-    """
-    if not 0 <= opacity <= 1:
-        raise ConfigError(f"opacity={opacity!r}: must lie within 0..1")
-    if image.shape[:2] != values.shape:
-        raise ImageError(f"the image is of {image.shape[:2]} pixels and the map of {values.shape}")
-    below = np.clip(image, 0, 1)
-    grey = rgb2gray(below) if below.shape[-1] == 3 else below[..., 0]
-    mixed = (1 - opacity) * grey[..., None] + opacity * coloured(values)
-    pixels: npt.NDArray[np.uint8] = np.rint(mixed * 255).astype(np.uint8)
-    return pixels
 
 
 @dataclass(frozen=True)
@@ -100,7 +93,7 @@ class Scale:
 
 
 def scale_of(scale: Sequence[float] | None, units: str | Sequence[Any] | None, axes: int) -> Scale:
-    """Complete what was given for an array with that many axes.
+    """Return the size of a pixel of an array with that many axes.
 
     Two sizes or units, or one unit, do for the image's own axes; the leading axes then
     have size 1. A unit may be a text or what napari's layers hold.
@@ -119,25 +112,9 @@ def scale_of(scale: Sequence[float] | None, units: str | Sequence[Any] | None, a
     return Scale((1.0,) * (axes - len(sizes)) + sizes, (PIXEL,) * (axes - len(names)) + names)
 
 
-SUFFIXES: dict[MapKind, tuple[str, ...]] = {
-    "png8": (".png",),
-    "png16": (".png",),
-    "tiff": TIFF,
-    "npy": (".npy",),
-    "overlay": (".png",),
-}
-"""How the names of files of each kind end, the usual ending first."""
-
-Values = npt.NDArray[Any]
-"""A map of floating-point numbers, or a mask of booleans."""
-_Write = Callable[[Path], Any]
-_MOST_LEADING = 3
-"""ImageJ's files have time, z and channels before the image's axes."""
-
-
 def export(
     path: str | os.PathLike[str],
-    values: Values,
+    values: MapOrMask,
     kind: MapKind | None = None,
     image: Any = None,
     scale: Sequence[float] | None = None,
@@ -206,8 +183,8 @@ def export(
     if kind == "overlay":
         images = _overlays(values, image, opacity, reading or ImageOptions())
     else:
-        whole = np.iinfo(np.uint8 if kind == "png8" else np.uint16)
-        images = (_integers(values[index], whole) for index in np.ndindex(values.shape[:-2]))
+        dtype = np.uint8 if kind == "png8" else np.uint16
+        images = (_integers(values[index], dtype) for index in np.ndindex(values.shape[:-2]))
     names = slice_names(path, values.shape[:-2])
     return _write_all(
         (name, partial(write_image, image=pixels, description=description))
@@ -274,29 +251,35 @@ def _write_all(files: Iterable[tuple[Path, _Write]]) -> list[Path]:
     return written
 
 
-def _integers(values: Values, whole: np.iinfo[Any]) -> npt.NDArray[Any]:
-    """Map 0..1 to the whole range of an integer type; NaN becomes 0."""
-    scaled = np.clip(np.nan_to_num(values.astype(np.float64)), 0, 1) * whole.max
-    return np.rint(scaled).astype(whole.dtype)
+def _integers(values: MapOrMask, dtype: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:
+    """Return 0..1 in the whole range of an integer type; NaN becomes 0."""
+    scaled = np.clip(np.nan_to_num(values.astype(np.float64)), 0, 1) * np.iinfo(dtype).max
+    return np.rint(scaled).astype(dtype)
 
 
 def _overlays(
-    values: Values, image: Any, opacity: float, reading: ImageOptions
+    values: MapOrMask, image: Any, opacity: float, reading: ImageOptions
 ) -> Iterator[npt.NDArray[np.uint8]]:
+    """Lay the colours of a map over an image in grey, so that all colour comes from the map."""
+    if not 0 <= opacity <= 1:
+        raise ConfigError(f"opacity={opacity!r}: must lie within 0..1")
     if image is None:
         raise ImageError("an overlay needs the image to lie over")
     planes = Planes.of(image, reading)
     if (*planes.leading, *planes.layout.size) != values.shape:
         raise ImageError(
-            f"the image (shape {planes.layout.shape}) and the map {values.shape} do not belong "
-            "together"
+            f"the image has shape {planes.layout.shape} and the map {values.shape}; give the image "
+            "that the map was made of"
         )
     for plane, index in zip(planes, np.ndindex(values.shape[:-2]), strict=True):
-        yield overlaid(plane, values[index], opacity)
+        below = np.clip(plane, 0, 1)
+        grey = rgb2gray(below) if below.shape[-1] == 3 else below[..., 0]
+        mixed = (1 - opacity) * grey[..., None] + opacity * coloured(values[index])
+        yield np.rint(mixed * 255).astype(np.uint8)
 
 
 def _numpy_files(
-    path: Path, values: Values, pixel: Scale, description: str
+    path: Path, values: MapOrMask, pixel: Scale, description: str
 ) -> Iterator[tuple[Path, _Write]]:
     yield path, lambda file: _save(file, values)
     about = {"description": description, "scale": pixel.sizes, "units": pixel.units}
@@ -304,12 +287,12 @@ def _numpy_files(
     yield path.with_name(f"{path.name}.json"), lambda file: file.write_text(text, encoding="utf-8")
 
 
-def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> None:
+def _write_tiff(path: Path, values: MapOrMask, pixel: Scale, description: str) -> None:
     """Write a file in ImageJ's way: the unit and the distance of slices stand in its metadata."""
     leading = values.ndim - 2
-    if leading > _MOST_LEADING:
+    if leading > MAX_LEADING_AXES:
         raise FileError(
-            f"a TIFF file holds at most {_MOST_LEADING} axes before the image's own, this map "
+            f"a TIFF file holds at most {MAX_LEADING_AXES} axes before the image's own, this map "
             f"has {leading}; write one slice, or a .npy file"
         )
     rows, columns = pixel.units[-2:]
@@ -339,10 +322,10 @@ def _write_tiff(path: Path, values: Values, pixel: Scale, description: str) -> N
 
 
 def _leading_axes(units: tuple[str, ...]) -> str:
-    """Name leading axes as ImageJ does: time and z go by their units, else z, then time."""
+    """Name leading axes as ImageJ does: a single one is time or z by its unit."""
     if len(units) == 1:
         return "T" if units[0] in SECONDS else "Z"
-    return ("", "", "TZ", "TZC")[len(units)]
+    return "TZC"[: len(units)]
 
 
 def _save(path: Path, values: npt.NDArray[Any]) -> None:

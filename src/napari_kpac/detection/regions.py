@@ -17,8 +17,6 @@ from napari_kpac.core.errors import ImageError
 from napari_kpac.detection.files import Scale, scale_of
 from napari_kpac.detection.thresholds import Values
 
-EIGHT_NEIGHBOURS = np.ones((3, 3), bool)
-
 
 @dataclass(frozen=True)
 class Region:
@@ -49,12 +47,9 @@ def components(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
     Pixels that touch at a corner are connected; parts never reach from slice to slice of a
     stack, and no number occurs in two slices.
     """
-    labels = np.zeros(mask.shape, np.int32)
-    last = 0
-    for index in np.ndindex(mask.shape[:-2]):
-        found, count = ndimage.label(mask[index], EIGHT_NEIGHBOURS)
-        labels[index] = np.where(found, found + last, 0)
-        last += count
+    neighbours = np.zeros((3,) * mask.ndim, bool)
+    neighbours[(1,) * (mask.ndim - 2)] = True
+    labels: npt.NDArray[np.int32] = ndimage.label(mask, neighbours)[0]
     return labels
 
 
@@ -96,16 +91,15 @@ def region_table(found: Iterable[Region]) -> dict[str, list[Any]]:
     """
     rows = list(found)
     axes = len(rows[0].slice) if rows else 0
-    return {
-        "index": [row.label for row in rows],
-        **{f"axis_{axis}": [row.slice[axis] for row in rows] for axis in range(axes)},
-        **{
-            name: [getattr(row, name) for row in rows]
-            for name in ("area_px", "area", "area_unit", "mean", "median", "max", "blurred")
-        },
-        **_columns("centroid", ("y", "x"), [row.centroid for row in rows]),
-        **_columns("bbox", ("top", "left", "bottom", "right"), [row.bbox for row in rows]),
-    }
+    columns: dict[str, list[Any]] = {"index": [row.label for row in rows]}
+    columns |= {f"axis_{axis}": [row.slice[axis] for row in rows] for axis in range(axes)}
+    for name in ("area_px", "area", "area_unit", "mean", "median", "max", "blurred"):
+        columns[name] = [getattr(row, name) for row in rows]
+    for i, name in enumerate(("y", "x")):
+        columns[f"centroid_{name}"] = [row.centroid[i] for row in rows]
+    for i, name in enumerate(("top", "left", "bottom", "right")):
+        columns[f"bbox_{name}"] = [row.bbox[i] for row in rows]
+    return columns
 
 
 def _measure(
@@ -116,19 +110,18 @@ def _measure(
     pixel: Scale,
 ) -> list[Region]:
     """Measure the regions of one image."""
-    names, dense = np.unique(np.maximum(numbers, 0), return_inverse=True)
+    names = np.unique(numbers[numbers > 0])
     # From 1 on without gaps, since labels may be huge; 0 stays what belongs to nothing.
-    dense = dense.reshape(numbers.shape) + (0 if names[0] == 0 else 1)
-    names = names[names > 0]
+    dense = np.where(numbers > 0, np.searchsorted(names, numbers) + 1, 0)
     found = []
-    for place, box in enumerate(ndimage.find_objects(dense), start=1):
-        inside = dense[box] == place
+    for name, box in zip(names, ndimage.find_objects(dense), strict=True):
+        inside = numbers[box] == name
         rows, columns = np.nonzero(inside)
         part = values[box][inside]
         area = int(part.size)
         found.append(
             Region(
-                label=int(names[place - 1]),
+                label=int(name),
                 slice=index,
                 area_px=area,
                 area=area * pixel.area,
@@ -154,9 +147,3 @@ def _checked(labels: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[An
     if labels.shape not in (shape, shape[-2:]):
         raise ImageError(f"labels of shape {labels.shape} do not fit a map of shape {shape}")
     return np.broadcast_to(labels.astype(np.int8) if labels.dtype == bool else labels, shape)
-
-
-def _columns(
-    name: str, parts: Sequence[str], rows: Sequence[Sequence[float]]
-) -> dict[str, list[float]]:
-    return {f"{name}_{part}": [row[i] for row in rows] for i, part in enumerate(parts)}

@@ -40,7 +40,7 @@ class Confusion:
 
     @classmethod
     def of(cls, mask: Mask, truth: Mask) -> Confusion:
-        """Count; in both masks True means blurred."""
+        """Count pixels; in both masks True means blurred."""
         _check_shapes(mask, truth)
         both = int(np.count_nonzero(mask & truth))
         claimed, real = int(np.count_nonzero(mask)), int(np.count_nonzero(truth))
@@ -65,9 +65,8 @@ class Confusion:
     @property
     def iou(self) -> float:
         """Intersection over union of what is blurred and what was called so."""
-        return self._share(
-            self.true_positive, self.true_positive + self.false_positive + self.false_negative
-        )
+        wrong = self.false_positive + self.false_negative
+        return self._share(self.true_positive, self.true_positive + wrong)
 
     def f_measure(self, beta_squared: float = 1.0) -> float:
         """Return (1 + b2) * precision * recall / (b2 * precision + recall)."""
@@ -82,7 +81,7 @@ class Confusion:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """What every threshold of a map would find; equal values stand and fall together."""
+    """What every threshold of a map would find; pixels of equal value are found together."""
 
     thresholds: npt.NDArray[np.float64]
     """All values that occur, the largest first."""
@@ -93,7 +92,7 @@ class Curve:
 
     @classmethod
     def of(cls, values: Values, truth: Mask) -> Curve:
-        """Try all thresholds; True in the truth means blurred."""
+        """Count for all thresholds; True in the truth means blurred."""
         values = np.asarray(values)
         _check_shapes(values, truth)
         if np.isnan(values).any():
@@ -106,16 +105,16 @@ class Curve:
 
     @property
     def blurred(self) -> int:
-        """Number of pixels that are blurred."""
+        """Number of blurred pixels."""
         return int(self.true_positives[-1])
 
     @property
     def sharp(self) -> int:
-        """Number of pixels that are not."""
+        """Number of sharp pixels."""
         return int(self.false_positives[-1])
 
     def average_precision(self) -> float:
-        """Mean of the precision over the recall, without interpolation.
+        """Return the mean of the precision over the recall, without interpolation.
 
         A truth without blurred pixels has no recall and is an error; one without sharp
         pixels gives 1. A constant map gives the share of blurred pixels.
@@ -126,9 +125,9 @@ class Curve:
         return float(np.dot(gained, precision) / self.blurred)
 
     def roc_auc(self) -> float:
-        """Chance that a blurred pixel has a larger value than a sharp one; ties count half.
+        """Return the chance that a blurred pixel has a larger value than a sharp one.
 
-        Needs both kinds of pixels. A constant map gives 0.5.
+        Ties count half. Needs both kinds of pixels. A constant map gives 0.5.
         """
         self._need("ROC AUC", self.blurred, "blurred")
         self._need("ROC AUC", self.sharp, "sharp")
@@ -171,7 +170,7 @@ class ScoreRow:
     confusion: Confusion
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON or a table."""
+        """Return plain values, ready for JSON or a table."""
         counts = self.confusion
         return {
             "rule": self.rule,
@@ -199,7 +198,7 @@ class ScoreReport:
     """None where it is not defined: everything or nothing is blurred in truth."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         return {
             "polarity": self.polarity,
             "blurred in truth": self.blurred,
@@ -210,7 +209,7 @@ class ScoreReport:
 
 
 def true_blur(truth: npt.ArrayLike, polarity: Polarity) -> Mask:
-    """Read a mask, True = blurred.
+    """Return a mask that is True where it is blurred.
 
     Parameters
     ----------

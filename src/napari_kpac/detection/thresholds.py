@@ -1,7 +1,7 @@
 """What counts as blurred: thresholds for a map, and the mask above them.
 
 All are cheap and know nothing of where the map came from. Not for: making the map
-(sources.py).
+(estimators).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def find_threshold(
 
 
 def blurred_mask(values: Values, threshold: float) -> npt.NDArray[np.bool_]:
-    """Mark what is blurred: values at or above the threshold. NaN never is."""
+    """Return True where values are at or above the threshold; NaN never is."""
     return values >= np.asarray(threshold, values.dtype)
 
 

@@ -1,6 +1,6 @@
 """Deblurring without a network on the same road: any image in, the same image deblurred out.
 
-Not for: the method itself (optics.classical).
+Not for: the method itself (optics.deconvolution).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range, restore_into
 from napari_kpac.engine.recipe import Recipe
 from napari_kpac.engine.work import Made
-from napari_kpac.optics.classical import two_step_steps
+from napari_kpac.optics.deconvolution import restore_steps
 
 STEPS_PER_PLANE = 100
 """Nobody knows beforehand how many levels of blur an image has: progress is in percent."""
@@ -70,7 +70,7 @@ def _deblur(
     """Deblur one image; returns the residual in network values and the defocus map."""
     image = (reader.read(whole)[0].permute(1, 2, 0).numpy() + 1) / 2
     unit = np.clip(image[..., 0] if reader.channels == 1 else image, 0, 1)
-    steps = two_step_steps(unit.astype(np.float32))
+    steps = restore_steps(unit.astype(np.float32))
     while True:
         try:
             progress = next(steps)

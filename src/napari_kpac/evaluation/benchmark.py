@@ -50,7 +50,7 @@ FILLED = 0.25
 DRAWS = 200
 """Radius maps tried at most."""
 SHOT, READ = 2e-4, 2e-3
-"""Noise at most; see ``napari_kpac.optics.batch.Noise``."""
+"""Noise at most; see ``napari_kpac.optics.synthesis.Noise``."""
 
 
 class SyntheticCases:

@@ -3,11 +3,22 @@
 Not for: the network and its weights, windows, or files of pairs (datasets).
 """
 
-from napari_kpac.optics.aperture import Aperture, find_aperture, random_aperture, random_lens
-from napari_kpac.optics.classical import TwoStep, TwoStepOptions, two_step, two_step_steps
-from napari_kpac.optics.defocusing import Defocused, defocus
+from napari_kpac.optics.aperture import (
+    Aperture,
+    find_aperture,
+    halves,
+    psf,
+    random_aperture,
+    random_lens,
+)
+from napari_kpac.optics.deconvolution import (
+    TwoStep,
+    TwoStepOptions,
+    deconvolve,
+    restore_steps,
+    two_step,
+)
 from napari_kpac.optics.ebdb import DefocusMap, defocus_map
-from napari_kpac.optics.hyper_laplacian import deconvolve
 from napari_kpac.optics.inverse import (
     Accuracy,
     InverseComparison,
@@ -23,8 +34,8 @@ from napari_kpac.optics.inverse import (
     upsample,
     wiener_inverse,
 )
-from napari_kpac.optics.kernels import halves, psf
 from napari_kpac.optics.scene import radius_map
+from napari_kpac.optics.synthesis import Defocused, defocus
 
 __all__ = [
     "Accuracy",
@@ -52,8 +63,8 @@ __all__ = [
     "radius_map",
     "random_aperture",
     "random_lens",
+    "restore_steps",
     "two_step",
-    "two_step_steps",
     "upsample",
     "wiener_inverse",
 ]

@@ -1,6 +1,6 @@
 """Estimate the blur of an image from its edges (EBDB, Karaali and Jung, 2018).
 
-Not for: maps from a network's attention (detection), or removing the blur (classical).
+Not for: maps from a network's attention (detection), or removing the blur (deconvolution).
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
-from scipy.sparse import coo_array, csc_array, diags_array
+from scipy.sparse import csc_array, diags_array
 from scipy.sparse.linalg import spsolve
 from skimage.feature import canny
+from skimage.graph import pixel_graph
 
-from napari_kpac.optics.domain_transform import smooth_along
 from napari_kpac.optics.pixels import Doubles, Floats, to_unit
 
-SCALES = np.arange(1.0, 5.01, 0.5)
+MAX_SIGMA_PX = 5.0
+"""Estimates of the blur are cut off here."""
+SCALES_PX = np.arange(1.0, 5.01, 0.5)
 """Sigmas of the edge detector."""
-NEEDED = 4
+NEEDED_SCALES = 4
 """An edge must be seen at this many of the smallest scales."""
-FIRST = 1.0
+FIRST_SIGMA_PX = 1.0
 """Sigma of the sharper of the two gradients."""
-LARGEST = 5.0
-"""Blur in pixels of sigma at which estimates are cut off."""
-TOGETHER = 10.0
+EDGE_SMOOTHNESS = 10.0
 """How strongly neighbours along an edge are drawn together."""
-RANGE = 3.75
+COLOUR_RANGE = 3.75
+"""How large a step of the image, in 0..1 summed over the channels, stops the spreading."""
 ITERATIONS = 5
+"""Of that spreading; more leave fewer streaks."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -72,81 +74,99 @@ def defocus_map(image: npt.ArrayLike) -> DefocusMap:
     empty = np.zeros(light.shape, dtype=np.float32)
     if not edges.any():
         return DefocusMap(empty, edges, empty)
-    first, second, strength = _gradients(light, edges, scale)
+    first, second = _slopes_at_edges(light, edges, scale)
     sigma = _ratio_to_sigma(first / np.maximum(second, 1e-12), scale[edges] / 2)
-    smoothed = _along_edges(edges, sigma, strength)
     at_edges = empty.copy()
-    at_edges[edges] = smoothed
+    at_edges[edges] = _smooth_edges(edges, sigma, first / first.max())
     spread = smooth_along(
         np.stack([at_edges, edges.astype(np.float32)], axis=2),
         pixels,
         space=min(light.shape) / 8,
-        range_=RANGE,
-        iterations=ITERATIONS,
+        range_=COLOUR_RANGE,
     )
     dense = spread[:, :, 0] / np.maximum(spread[:, :, 1], 1e-12)
-    return DefocusMap(np.clip(dense, 0, LARGEST).astype(np.float32), edges, at_edges)
+    return DefocusMap(np.clip(dense, 0, MAX_SIGMA_PX).astype(np.float32), edges, at_edges)
 
 
 def _edges(light: Floats) -> tuple[Mask, Floats]:
     """Find the edges, and for each the largest scale at which it was seen without a gap."""
-    seen = np.stack([_canny(light, sigma) for sigma in SCALES])
+    seen = np.stack([_canny(light, sigma) for sigma in SCALES_PX])
     steps = np.cumprod(seen, axis=0).sum(axis=0)
-    edges: Mask = steps >= NEEDED
-    return edges, SCALES[np.maximum(steps - 1, 0)].astype(np.float32)
+    edges: Mask = steps >= NEEDED_SCALES
+    return edges, SCALES_PX[np.maximum(steps - 1, 0)].astype(np.float32)
 
 
 def _canny(light: Floats, sigma: float) -> Mask:
     """Detect edges; the threshold follows the image, so that dark images have edges too."""
-    slope = np.hypot(*(gaussian_filter(light, sigma, order=o) for o in ((0, 1), (1, 0))))
     # scikit-image measures slopes with Sobel's weights, which are four times a derivative's half.
-    high = max(4 * float(np.quantile(slope, 0.7)), 0.004)
+    high = max(4 * float(np.quantile(_slope(light, sigma), 0.7)), 0.004)
     found: Mask = canny(light, sigma, low_threshold=0.4 * high, high_threshold=high, mode="nearest")
     return found
 
 
-def _gradients(light: Floats, edges: Mask, scale: Floats) -> tuple[Doubles, Doubles, Doubles]:
-    """Measure gradient magnitudes at the edges at the first and at each edge's second scale."""
+def _slope(light: npt.NDArray[Any], sigma: float) -> npt.NDArray[Any]:
+    """Return the magnitude of the gradient at a scale."""
+    parts = (gaussian_filter(light, sigma, order=order) for order in ((0, 1), (1, 0)))
+    slope: npt.NDArray[Any] = np.hypot(*parts)
+    return slope
 
-    def magnitude(sigma: float) -> Doubles:
-        parts = (
-            gaussian_filter(light.astype(np.float64), sigma, order=o) for o in ((0, 1), (1, 0))
-        )
-        slope: Doubles = np.hypot(*parts)[edges]
-        return slope
 
-    first = magnitude(FIRST)
-    own = scale[edges]
+def _slopes_at_edges(light: Floats, edges: Mask, scale: Floats) -> tuple[Doubles, Doubles]:
+    """Return gradient magnitudes at the edges, at the first and at each edge's own scale."""
+    exact, own = light.astype(np.float64), scale[edges]
+    first = _slope(exact, FIRST_SIGMA_PX)[edges]
     second = np.ones_like(first)
     for sigma in np.unique(own):
-        second[own == sigma] = magnitude(float(sigma) / 2)[own == sigma]
-    return first, second, first / first.max()
+        second[own == sigma] = _slope(exact, float(sigma) / 2)[edges][own == sigma]
+    return first, second
 
 
 def _ratio_to_sigma(ratio: Doubles, second: npt.NDArray[Any]) -> Doubles:
     """Solve for the blur: a step of that blur has gradients in this ratio."""
     square = ratio**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        sigma = np.sqrt((square * FIRST**2 - second**2) / (1 - square))
-    cut: Doubles = np.clip(np.nan_to_num(sigma, nan=0.0, posinf=0.0), 0, LARGEST)
+        sigma = np.sqrt((square * FIRST_SIGMA_PX**2 - second**2) / (1 - square))
+    cut: Doubles = np.clip(np.nan_to_num(sigma, nan=0.0, posinf=0.0), 0, MAX_SIGMA_PX)
     return cut
 
 
-def _along_edges(edges: Mask, sigma: Doubles, strength: Doubles) -> Doubles:
-    """Even estimates out along 8-connected edges, stronger edges counting for more."""
-    count = len(sigma)
-    number = np.full(edges.shape, -1)
-    number[edges] = np.arange(count)
-    pairs = []
-    for dy, dx in ((0, 1), (1, 0), (1, 1), (1, -1)):
-        here = number[: edges.shape[0] - dy, max(0, -dx) : edges.shape[1] - max(0, dx)]
-        there = number[dy:, max(0, dx) : edges.shape[1] + min(0, dx)]
-        both = (here >= 0) & (there >= 0)
-        pairs.append(np.stack([here[both], there[both]]))
-    a, b = np.concatenate(pairs, axis=1)
-    links = coo_array((np.ones(len(a)), (a, b)), shape=(count, count)).tocsc()
-    links = links + links.T
+def _smooth_edges(edges: Mask, sigma: Doubles, strength: Doubles) -> Doubles:
+    """Smooth estimates along 8-connected edges, stronger edges counting for more."""
+    graph, _ = pixel_graph(edges, connectivity=2, edge_function=lambda *ends: np.ones(len(ends[0])))
+    links = 2 * EDGE_SMOOTHNESS * csc_array(graph)
     trust = 1 + strength
-    system = diags_array(trust + 2 * TOGETHER * links.sum(axis=1)) - 2 * TOGETHER * links
+    system = diags_array(trust + links.sum(axis=1)) - links
     solved: Doubles = spsolve(csc_array(system), trust * sigma)
-    return np.clip(solved, 0, LARGEST)
+    return np.clip(solved, 0, MAX_SIGMA_PX)
+
+
+def smooth_along(planes: Floats, guide: Floats, *, space: float, range_: float) -> Floats:
+    """Smooth planes (H, W, N) within the areas that the edges of a guide divide.
+
+    This is the recursive filter of the domain transform (Gastal and Oliveira, 2011): ``space``
+    is its standard deviation in pixels where the guide, (H, W) or (H, W, C), is flat, and
+    ``range_`` that in units of the guide.
+    """
+    steps = []
+    colours = np.atleast_3d(guide).astype(np.float32)
+    for axis in (0, 1):
+        change = np.abs(np.diff(colours, axis=axis)).sum(axis=2)
+        steps.append(1 + space / range_ * change)
+    result = planes.astype(np.float32)
+    for i in reversed(range(ITERATIONS)):
+        sigma = space * np.sqrt(3) * 2**i / np.sqrt(4**ITERATIONS - 1)
+        feedback = float(np.exp(-np.sqrt(2) / sigma))
+        result = _both_ways(result.swapaxes(0, 1), feedback ** steps[1].T).swapaxes(0, 1)
+        result = _both_ways(result, feedback ** steps[0])
+    return result
+
+
+def _both_ways(planes: Floats, weights: Floats) -> Floats:
+    """Filter forth and back along the first axis; weights lie between neighbours."""
+    result = np.array(planes, order="C")
+    weights = np.ascontiguousarray(weights)[:, :, None]
+    for i in range(1, len(result)):
+        result[i] += weights[i - 1] * (result[i - 1] - result[i])
+    for i in range(len(result) - 2, -1, -1):
+        result[i] += weights[i] * (result[i + 1] - result[i])
+    return result

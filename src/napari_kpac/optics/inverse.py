@@ -1,6 +1,6 @@
-"""Inverse kernels: Wiener inversion, upsampling, dilation, application (paper, section 3).
+"""Inverse kernels: Wiener inversion, upsampling, dilation, blending (paper, section 3).
 
-Not for: blending their results (blending), or deconvolution with priors (hyper_laplacian).
+Not for: deconvolution with priors (deconvolution).
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from scipy.optimize import nnls
 from scipy.signal import oaconvolve
 
 from napari_kpac.core.errors import ConfigError, ImageError
-from napari_kpac.optics.kernels import check_kernel
-from napari_kpac.optics.pixels import Doubles, check_finite
+from napari_kpac.optics.aperture import check_kernel
+from napari_kpac.optics.pixels import Doubles, check_finite, check_image
 
-LANCZOS = 3
-LARGEST_GRID = 4096
+LANCZOS_LOBES = 3
+MAX_GRID_PX = 4096
 """Side of the grid at which the search for a support is given up."""
+MIN_TARGET = 0.05
+"""Target pixels smaller than this are left out of the accuracy, which divides by them."""
+TOLERANCE = 0.002
+"""How closely the sums of the inverses are met; their error is one of brightness."""
 
 Method = Literal["lanczos", "fourier"]
 
@@ -44,12 +48,12 @@ def wiener_inverse(kernel: Doubles, epsilon: float = 0.01, *, tolerance: float =
         A plane of odd size; convolving the blurred image with it undoes the blur.
     """
     check_kernel(kernel)
-    _check_epsilon(epsilon)
-    goal = 1 / (1 + epsilon)
     grid = 8 * (max(kernel.shape) // 2) + 64
-    while grid <= LARGEST_GRID:
-        whole = inverse_on_grid(embedded(kernel, grid + 1), epsilon)
+    while grid <= MAX_GRID_PX:
         half = grid // 2
+        padded = np.pad(kernel, [(half - side // 2,) * 2 for side in kernel.shape])
+        whole = inverse_on_grid(padded, epsilon)
+        goal = 1 / (1 + epsilon)
         distance = np.abs(np.arange(-half, half + 1))
         rings = np.bincount(
             np.maximum(distance[:, None], distance).ravel(), whole.ravel(), half + 1
@@ -59,20 +63,19 @@ def wiener_inverse(kernel: Doubles, epsilon: float = 0.01, *, tolerance: float =
         # In the outer half of a grid the inverse has met its own repetitions.
         if reach <= half // 2:
             reach = max(reach, max(kernel.shape) // 2)
-            cropped: Doubles = whole[
-                half - reach : half + reach + 1, half - reach : half + reach + 1
-            ]
-            return cropped.copy()
+            inside = slice(half - reach, half + reach + 1)
+            return whole[inside, inside].copy()
         grid *= 2
     raise ConfigError(
         f"the inverse of a {kernel.shape[1]}x{kernel.shape[0]} kernel does not fit into"
-        f" {LARGEST_GRID} pixels at epsilon {epsilon:g}; use a larger epsilon"
+        f" {MAX_GRID_PX} pixels at epsilon {epsilon:g}; use a larger epsilon"
     )
 
 
 def inverse_on_grid(kernel: Doubles, epsilon: float) -> Doubles:
     """Invert a kernel on its own grid, which repeats itself at the edges."""
-    _check_epsilon(epsilon)
+    if not 0 < epsilon < np.inf:
+        raise ConfigError(f"epsilon must be above 0, or the inverse is unbounded; got {epsilon}")
     transfer = np.fft.fft2(np.fft.ifftshift(kernel))
     inverse = np.conj(transfer) / (np.abs(transfer) ** 2 + epsilon)
     centred: Doubles = np.fft.fftshift(np.fft.ifft2(inverse).real)
@@ -121,9 +124,7 @@ def apply_kernel(image: npt.NDArray[Any], kernel: Doubles) -> Doubles:
     inverting with symmetric kernels both keep: the edges of an image that was blurred in
     this way are restored like the rest.
     """
-    if image.ndim not in (2, 3) or not image.size:
-        raise ImageError(f"an image (H, W) or (H, W, C) is needed, got shape {image.shape}")
-    check_finite(image, "image")
+    check_image(image)
     check_finite(kernel, "kernel")
     rows, columns = kernel.shape
     # An even side has its middle at size // 2, as fftshift leaves it.
@@ -135,27 +136,19 @@ def apply_kernel(image: npt.NDArray[Any], kernel: Doubles) -> Doubles:
     return convolved
 
 
-def embedded(kernel: Doubles, size: int) -> Doubles:
-    """Put a kernel of odd size into the middle of a square of zeros of odd size."""
-    if size < max(kernel.shape):
-        raise ConfigError(f"a kernel of shape {kernel.shape} does not fit into {size} pixels")
-    before = [(size - side) // 2 for side in kernel.shape]
-    return np.pad(
-        kernel, [(b, size - side - b) for b, side in zip(before, kernel.shape, strict=True)]
-    )
-
-
 def _lanczos_matrix(size: int, scale: float) -> Doubles:
-    """Weights of every input for every output, each output's weights summing to 1."""
+    """Return the weights of every input for every output; those of an output sum to 1."""
     half = size // 2
-    reach = int(np.ceil(scale * (half + LANCZOS))) - 1
+    reach = int(np.ceil(scale * (half + LANCZOS_LOBES))) - 1
     place = np.arange(-reach, reach + 1) / scale
     # Weights of all whole positions, those beyond the kernel's edge included, are normalised.
-    wide = np.arange(-half - 2 * LANCZOS, half + 2 * LANCZOS + 1)
+    wide = np.arange(-half - 2 * LANCZOS_LOBES, half + 2 * LANCZOS_LOBES + 1)
     offset = place[:, None] - wide
-    weights = np.where(np.abs(offset) < LANCZOS, np.sinc(offset) * np.sinc(offset / LANCZOS), 0)
+    weights = np.where(
+        np.abs(offset) < LANCZOS_LOBES, np.sinc(offset) * np.sinc(offset / LANCZOS_LOBES), 0
+    )
     weights /= weights.sum(axis=1, keepdims=True)
-    matrix: Doubles = weights[:, 2 * LANCZOS : -2 * LANCZOS]
+    matrix: Doubles = weights[:, 2 * LANCZOS_LOBES : -2 * LANCZOS_LOBES]
     return matrix
 
 
@@ -174,15 +167,6 @@ def _fourier(kernel: Doubles, scale: float) -> Doubles:
     padded = np.fft.ifftshift(np.pad(spectrum, padding))
     enlarged: Doubles = np.fft.fftshift(np.fft.ifft2(padded).real)
     return enlarged
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if not 0 < epsilon < np.inf:
-        raise ConfigError(f"epsilon must be above 0, or the inverse is unbounded; got {epsilon}")
-
-
-SMALLEST_TARGET = 0.05
-"""Target pixels smaller than this are left out of the accuracy, which divides by them."""
 
 
 @dataclass(frozen=True)
@@ -216,10 +200,10 @@ def fit_weights(images: Sequence[npt.NDArray[Any]], target: npt.NDArray[Any]) ->
 def accuracy(image: npt.NDArray[Any], target: npt.NDArray[Any]) -> Accuracy:
     """Score a blend against the image deblurred with the kernel of the right size."""
     _check_shapes([image, target])
-    usable = np.abs(target) >= SMALLEST_TARGET
+    usable = np.abs(target) >= MIN_TARGET
     if not usable.any():
         raise ImageError(
-            f"every target pixel is smaller than {SMALLEST_TARGET}; the accuracy is undefined"
+            f"every target pixel is smaller than {MIN_TARGET}; the accuracy is undefined"
         )
     ratio = image[usable] / target[usable]
     return Accuracy(float(1 - np.abs(1 - ratio).mean()), float(1 - usable.mean()))
@@ -229,10 +213,6 @@ def _check_shapes(images: Sequence[npt.NDArray[Any]]) -> None:
     shapes = {image.shape for image in images}
     if len(shapes) != 1:
         raise ImageError(f"the images must have one shape, got {sorted(shapes)}")
-
-
-TOLERANCE = 0.002
-"""How closely the sums of the inverses are met; their error is one of brightness."""
 
 
 @dataclass(frozen=True)
@@ -279,17 +259,11 @@ def compare_inverses(blurred: npt.NDArray[Any], kernels: InverseKernels) -> Inve
         apply_kernel(blurred, kernel)
         for kernel in (kernels.direct, kernels.upsampled, kernels.dilated)
     )
-    return InverseComparison(
-        kernels,
-        direct,
-        upsampled,
-        dilated,
-        decibels(direct, upsampled),
-        decibels(upsampled, dilated),
-    )
+    between = decibels(direct, upsampled), decibels(upsampled, dilated)
+    return InverseComparison(kernels, direct, upsampled, dilated, *between)
 
 
 def decibels(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
-    """Give the PSNR between two images whose white is 1; infinite where they are equal."""
+    """Return the PSNR between two images whose white is 1; infinite where they are equal."""
     with np.errstate(divide="ignore"):
         return float(-10 * np.log10(np.mean((first - second) ** 2, dtype=np.float64)))

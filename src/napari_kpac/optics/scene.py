@@ -1,14 +1,16 @@
-"""Radius maps of made-up scenes, from a seed.
+"""Scenes: radius maps drawn from a seed, and radius maps cut into layers.
 
-Not for: blurring images with them (defocusing).
+Not for: blurring images with them (synthesis).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.ndimage import zoom
+import numpy.typing as npt
+from scipy.ndimage import distance_transform_edt, zoom
 from skimage.draw import polygon2mask
 
 from napari_kpac.core.errors import ConfigError
@@ -16,6 +18,16 @@ from napari_kpac.optics.pixels import Floats
 
 Kind = Literal["plane", "tilted", "objects", "smooth"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+Ints = npt.NDArray[np.int64]
+
+LAYER_STEP_PX = 0.5
+"""Radius between layers where their number is not given."""
+MAX_LAYERS = 48
+"""Layers at most where their number is not given."""
+MAX_SLOPE_PX = 1.0
+"""A larger change of radius from one pixel to the next is a step in depth."""
+NEAR_RADIUS_PX = -0.5
+"""Below this radius a layer spreads visibly over what is behind it."""
 
 
 def radius_map(
@@ -26,7 +38,7 @@ def radius_map(
     kind: str | None = None,
     near: bool = True,
 ) -> Floats:
-    """Make the radius map of a scene.
+    """Draw the radius map of a scene.
 
     Parameters
     ----------
@@ -58,12 +70,12 @@ def radius_map(
     rng = np.random.default_rng(seed)
     kind = kind or KINDS[int(rng.integers(len(KINDS)))]
     low = -largest if near else 0.0
-    made = (
+    radius = (
         _objects(shape, rng, low, largest)
         if kind == "objects"
         else _surface(shape, rng, low, largest, kind)
     )
-    return np.clip(made, low, largest).astype(np.float32)
+    return np.clip(radius, low, largest).astype(np.float32)
 
 
 def _surface(
@@ -127,3 +139,63 @@ def _outline(shape: tuple[int, int], rng: np.random.Generator) -> Floats:
     x = rng.uniform(0, shape[1]) + size * wobble / stretch * np.cos(angles)
     outline: Floats = polygon2mask(shape, np.stack([y, x], axis=1))
     return outline
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A radius map in layers, ordered near to far."""
+
+    radii: Floats
+    """Signed radius of each layer in pixels, rising."""
+    index: Ints
+    """(H, W): the layer of each pixel."""
+    occlude: bool
+    """Whether the surface has steps, so that one layer can hide another."""
+
+    @property
+    def radius(self) -> Floats:
+        """The radius map as it is used: every pixel at the radius of its layer."""
+        used: Floats = self.radii[self.index]
+        return used
+
+    def first_behind(self, layer: int) -> int:
+        """Return the nearest layer that continues behind others when ``layer`` is drawn.
+
+        Near layers spread over what is behind them, which therefore must be there: each
+        continues behind those that are nearer. Of the layers that are not near, only the near
+        ones hide something that will show.
+        """
+        near = int(np.count_nonzero(self.radii < NEAR_RADIUS_PX))
+        return min(layer, near) if self.occlude else 0
+
+    def behind(self, first: int) -> Ints:
+        """Continue the layers from ``first`` on behind the nearer ones.
+
+        Returns for each pixel the flat index of the closest pixel of those layers, which is
+        the pixel itself where it is of one of them.
+        """
+        hidden = self.index < first
+        if not hidden.any():
+            return np.arange(hidden.size).reshape(hidden.shape)
+        nearest = distance_transform_edt(hidden, return_distances=False, return_indices=True)
+        flat: Ints = np.ravel_multi_index(tuple(nearest), hidden.shape).astype(np.int64)
+        return flat
+
+
+def cut(radius: Floats, most: int | None = None) -> Layers:
+    """Cut a map into at most ``most`` layers.
+
+    A map with few values keeps them. Otherwise layers lie at multiples of one step, so that
+    the plane of focus is one of them.
+    """
+    if most is not None and most < 1:
+        raise ConfigError(f"at least one layer is needed, not {most}")
+    span = float(radius.max() - radius.min())
+    count = min(MAX_LAYERS, int(span / LAYER_STEP_PX) + 2) if most is None else most
+    radii, index = np.unique(radius, return_inverse=True)
+    if len(radii) > count:
+        step = span / max(count - 1, 1)
+        multiples, index = np.unique(np.rint(radius / step), return_inverse=True)
+        radii = (multiples * step).astype(np.float32)
+    steepest = max(float(np.abs(np.diff(radius, axis=a)).max(initial=0)) for a in (0, 1))
+    return Layers(radii, index.reshape(radius.shape).astype(np.int64), steepest > MAX_SLOPE_PX)

@@ -11,8 +11,14 @@ import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, ImageError, KpacError
 from napari_kpac.core.options import SOURCES, DetectionOptions
 from napari_kpac.core.progress import finish
-from napari_kpac.detection import Curve, decide, detect_steps, measure_steps
-from napari_kpac.detection.estimators import _FAMILIES, FLOOR, LARGEST, family, local_variance_blur
+from napari_kpac.detection import Curve, decide, detect_steps, estimators, measure_steps
+from napari_kpac.detection.estimators import (
+    ESTIMATORS,
+    MAX_VARIANCE,
+    MIN_VARIANCE,
+    family,
+    local_variance_blur,
+)
 from tests.engine.conftest import tiny_net
 
 NET = tiny_net(3, double=False)
@@ -77,7 +83,7 @@ def test_local_variance_by_its_formula(rng):
     blur = local_variance_blur(image, 5)
     window = image[8:13, 6:11].astype(float)
     variance = window.var(axis=(0, 1)).mean()
-    expected = 1 - np.log1p(variance / FLOOR) / np.log1p(LARGEST / FLOOR)
+    expected = 1 - np.log1p(variance / MIN_VARIANCE) / np.log1p(MAX_VARIANCE / MIN_VARIANCE)
     assert blur[10, 8] == pytest.approx(expected, abs=1e-6)
     assert blur.dtype == np.float32
     checks = np.indices((16, 16)).sum(axis=0)[..., None] % 2
@@ -139,7 +145,7 @@ def test_dual_pixel_views(image):
 def test_what_was_measured_serves_every_later_choice(image, monkeypatch):
     first = DetectionOptions(**PLAIN)
     measured = finish(measure_steps(image, first, model=NET))
-    monkeypatch.setitem(_FAMILIES, "alpha", None)
+    monkeypatch.setattr(estimators, "_measure_alphas", None)
     for changes in (
         {"source": "alpha3", "smoothing": 2.0},
         {"source": "mixture", "weights": (0, 1, 1)},
@@ -188,7 +194,7 @@ def test_a_constant_image_is_all_blurred():
 
 
 def test_every_source_that_can_be_named_can_be_measured():
-    assert {family(source) for source in (*SOURCES, "alpha1", "alpha12")} == set(_FAMILIES)
+    assert {family(source) for source in (*SOURCES, "alpha1", "alpha12")} == {"alpha", *ESTIMATORS}
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import napari_kpac as kpac
 from napari_kpac import KpacError
 from napari_kpac.optics import Aperture, apply_kernel, defocus, psf, radius_map
-from napari_kpac.optics.batch import Noise, defocus_batch
-from napari_kpac.optics.compositing import cut
-from napari_kpac.optics.light import to_linear, to_srgb
+from napari_kpac.optics.pixels import to_linear, to_srgb
+from napari_kpac.optics.scene import cut
+from napari_kpac.optics.synthesis import Noise, defocus_batch
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(9, 40), st.integers(9, 40))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from napari_kpac import KpacError
-from napari_kpac.optics.light import CONTRASTS, GAMMAS, ToneCurve
+from napari_kpac.optics.pixels import CONTRASTS, GAMMAS, ToneCurve
 
 curves = st.builds(ToneCurve, gamma=st.floats(1, 4), contrast=st.floats(-0.9, 0.9))
 seeds = st.integers(0, 2**32 - 1)

@@ -15,12 +15,12 @@ from napari_kpac.optics import (
     defocus_map,
     psf,
     radius_map,
+    restore_steps,
     two_step,
-    two_step_steps,
 )
-from napari_kpac.optics.domain_transform import smooth_along
-from napari_kpac.optics.hyper_laplacian import shrink
-from napari_kpac.optics.light import to_linear, to_srgb
+from napari_kpac.optics.deconvolution import shrink
+from napari_kpac.optics.ebdb import smooth_along
+from napari_kpac.optics.pixels import to_linear, to_srgb
 
 EXPONENTS = (1 / 2, 2 / 3, 4 / 5, 1.0, 1.5)
 
@@ -151,7 +151,7 @@ def test_a_sharp_image_with_a_map_of_zeros_is_kept():
 def test_grey_and_floats_keep_their_type_and_progress_is_told():
     grey = data.camera()[:64, :72] / 255
     assert two_step(grey, sigma=1.0).image.dtype == np.float64
-    steps = two_step_steps(grey, sigma=np.linspace(0, 3, grey.size).reshape(grey.shape))
+    steps = restore_steps(grey, sigma=np.linspace(0, 3, grey.size).reshape(grey.shape))
     seen = list(steps)
     assert [step.done for step in seen] == list(range(1, len(seen) + 1))
     assert seen[-1].done == seen[-1].total
