@@ -98,7 +98,7 @@ def test_a_long_stack_is_never_whole_in_memory(models, tmp_path, rng, monkeypatc
     else:
         zarr.create_array(str(source), shape=stack.shape, dtype=stack.dtype)[:] = stack
     monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
-    monkeypatch.setattr("napari_kpac.batch.opening.STREAMED_FROM", 0)
+    monkeypatch.setattr("napari_kpac.batch.deblur.MAX_COLLECTED_BYTES", 0)
     largest, original = [], np.empty
 
     def noted(shape, *args, **kwargs):
