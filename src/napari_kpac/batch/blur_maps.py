@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.batch.executor import run_steps
-from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, open_arrays
+from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, model_card, open_arrays
 from napari_kpac.batch.inputs import Item, Name, plan_items
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report
@@ -27,7 +27,6 @@ from napari_kpac.core.options import DetectionOptions, MapKind
 from napari_kpac.core.progress import Steps
 from napari_kpac.detection import (
     Detection,
-    ScoreReport,
     detect_steps,
     measure_regions,
     region_table,
@@ -35,8 +34,6 @@ from napari_kpac.detection import (
 )
 from napari_kpac.detection.estimators import Planes, family
 from napari_kpac.detection.files import SUFFIXES, export, export_table, settings_name
-from napari_kpac.engine.device import resolve
-from napari_kpac.engine.model import card_of, prepare
 
 _ENVIRONMENT = ("model", "device", "tile", "memory")
 """Options that do not change a map, or (the model) are compared by their content."""
@@ -85,15 +82,6 @@ def blur_map_files(
     return (yield from run_steps(maps, action, batch))
 
 
-@dataclass(frozen=True, eq=False)
-class DetectedFile:
-    """A blur map, and how well it agrees with the true mask, where that is known."""
-
-    detection: Detection
-    image: Any
-    report: ScoreReport | None
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BlurMapAction(FileAction):
     """Writes the blur map of every file."""
@@ -125,14 +113,11 @@ class BlurMapAction(FileAction):
         try:
             found = {k: v for k, v in record["blur map"].items() if k not in _ENVIRONMENT}
             wanted = {k: v for k, v in self.options.to_dict().items() if k not in _ENVIRONMENT}
-            return bool(found == wanted and record["model"]["sha256"] == self._model_sha256())
+            uses_model = family(self.options.source) == "alpha"
+            sha256 = model_card(self.options).sha256 if uses_model else ""
+            return bool(found == wanted and record["model"]["sha256"] == sha256)
         except (KeyError, TypeError, AttributeError):
             return False
-
-    def _model_sha256(self) -> str:
-        if family(self.options.source) != "alpha":
-            return ""
-        return card_of(prepare(self.options.model, resolve(self.options.device))).sha256
 
     def is_one_plane(self, item: Item) -> bool:  # noqa: ARG002 - whatever it is
         """Return True: every file counts as one."""
@@ -170,17 +155,12 @@ class BlurMapAction(FileAction):
         plane: int,  # noqa: ARG002
         loaded: Any,  # noqa: ARG002
         pixels: Any = None,  # noqa: ARG002
-    ) -> Steps[DetectedFile]:
-        """Measure blur and score it."""
+    ) -> Steps[tuple[Detection, Any]]:
+        """Measure blur; returns it with the image."""
         image, views = file.content
         found = yield from detect_steps(image, self.options, views=views)
         found = replace(found, options=self.recorded_options or self.options)
-        report = None
-        if self.truth is not None:
-            report = score(
-                found.values, self.truth, self.polarity, threshold=self.options.threshold
-            )
-        return DetectedFile(found, views[0] if image is None else image, report)
+        return found, views[0] if image is None else image
 
     def output(self, item: Item, info: FileInfo) -> Output:
         """Begin the files of an item."""
@@ -192,22 +172,25 @@ class BlurMapOutput(Output):
 
     def __init__(self, item: Item, info: FileInfo, action: BlurMapAction) -> None:
         self.item, self.action = item, action
-        self.detected: DetectedFile | None = None
         self.size: dict[str, Any] = {"scale": action.scale, "units": action.units}
         known = info.metadata.image_scale
         if action.scale is None and action.units is None and known is not None:
             self.size = {"scale": known[0], "units": known[1]}
 
-    def add(self, plane: DetectedFile) -> None:
-        """Keep the map."""
-        self.detected = plane
+    def add(self, plane: tuple[Detection, Any]) -> None:
+        """Keep the map: all files are written together."""
+        self.found, self.image = plane
 
     def finish(self) -> Outcome:
-        """Write map, mask and table."""
-        assert self.detected is not None  # noqa: S101 - every file is one plane
-        action, found, report = self.action, self.detected.detection, self.detected.report
+        """Compute the scores; write map, mask and table."""
+        action, found = self.action, self.found
+        scores = {}
+        if action.truth is not None:
+            threshold = action.options.threshold
+            report = score(found.values, action.truth, action.polarity, threshold=threshold)
+            scores = {"scores": report.to_dict()}
         about = {
-            "image": self.detected.image,
+            "image": self.image,
             "description": json.dumps(found.to_dict()),
             "opacity": action.opacity,
             "reading": action.options,
@@ -224,7 +207,7 @@ class BlurMapOutput(Output):
             "output": [str(path) for path in written],
             **found.to_dict(),
             "blurred": float(found.mask.mean()),
-            **({} if report is None else {"scores": report.to_dict()}),
+            **scores,
         }
         return Outcome(self.item, "made", tuple(written), record=record)
 

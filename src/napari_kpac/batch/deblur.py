@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from napari_kpac.batch.executor import run_steps
-from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, open_arrays
+from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, model_card, open_arrays
 from napari_kpac.batch.inputs import Item, Name, plan_items
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report
@@ -91,9 +92,8 @@ def deblur_files(
     action = DeblurAction.prepare(
         options,
         modulation,
+        batch,
         environment=None if recipe is None else recipe.environment,
-        overwrite=batch.overwrite,
-        images_in_memory=_images_in_memory(batch),
         defocus_map=None if defocus_map is None else Path(defocus_map),
     )
     return (yield from run_steps(items, action, batch))
@@ -112,26 +112,13 @@ def attention_files(
     """Write the attention maps of files into a folder, as ``.png`` (8 bits) or ``.tif`` (float)."""
     batch = batch or BatchOptions()
     items = plan_items(inputs, output, left, right, suffixes=(), suffix=suffix)
-    action = AttentionAction.prepare(
-        options or DeblurOptions(),
-        overwrite=batch.overwrite,
-        images_in_memory=_images_in_memory(batch),
-    )
+    action = AttentionAction.prepare(options or DeblurOptions(), batch=batch)
     return (yield from run_steps(items, action, batch))
 
 
-def _images_in_memory(batch: BatchOptions) -> int:
-    return IMAGES_OVERLAPPING if batch.overlap and not batch.on_cluster else IMAGES_ONE_BY_ONE
-
-
-@dataclass(frozen=True, eq=False)
-class DeblurredPlane:
-    """What deblurring gave for a plane."""
-
-    recipe: Recipe
-    pixels: Mapping[tuple[int, ...], Array]
-    """By index along the leading axes; empty where they went into the output directly."""
-    sigma: Array | None
+DeblurredPlane = tuple[Recipe, Mapping[tuple[int, ...], Array], Array | None]
+"""Recipe, pixels by index along the leading axes (none where they went into the output directly),
+and sigma of the classical method."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -141,25 +128,36 @@ class DeblurAction(FileAction):
     modulation: Modulation
     model_name: str
     model_sha256: str
+    images_in_memory: int
     environment: Mapping[str, Any] | None = None
     """Environment of the recipe that is replayed."""
-    images_in_memory: int = IMAGES_ONE_BY_ONE
     defocus_map: Path | None = None
     """Where to write the blur that the classical method found."""
 
     @classmethod
     def prepare(
-        cls, options: DeblurOptions, modulation: Modulation | None = None, **fields: Any
+        cls,
+        options: DeblurOptions,
+        modulation: Modulation | None = None,
+        batch: BatchOptions | None = None,
+        **fields: Any,
     ) -> DeblurAction:
         """Load the model, so that a mistake shows before any file is opened."""
-        modulation = modulation or Modulation()
+        modulation, batch = modulation or Modulation(), batch or BatchOptions()
         name, sha256 = "", ""
         if options.method == "kpac":
             net = prepare(options.model, resolve(options.device))
             modulation.check(net.config)
             name, sha256 = card_of(net).name, card_of(net).sha256
+        overlapping = batch.overlap and not batch.on_cluster
         return cls(
-            options=options, modulation=modulation, model_name=name, model_sha256=sha256, **fields
+            options=options,
+            overwrite=batch.overwrite,
+            modulation=modulation,
+            model_name=name,
+            model_sha256=sha256,
+            images_in_memory=IMAGES_OVERLAPPING if overlapping else IMAGES_ONE_BY_ONE,
+            **fields,
         )
 
     def find_result(self, item: Item) -> Path | None:
@@ -173,7 +171,11 @@ class DeblurAction(FileAction):
 
     def open(self, item: Item, pixel_range: Any = None) -> OpenFile:
         """Open the file or pair."""
-        self._check_model()
+        if self.model_sha256 and model_card(self.options).sha256 != self.model_sha256:
+            raise RecipeError(
+                f"the model {self.options.model!r} is another one here than where the batch was "
+                "started; install the same on every machine"
+            )
         with ExitStack() as handles:
             image, views, metadata = open_arrays(item, handles)
             work = prepare_work(
@@ -211,9 +213,7 @@ class DeblurAction(FileAction):
         direct = isinstance(pixels, np.ndarray) or (pixels is not None and work.by_chunk)
         out = pixels if direct else PlaneOut(work.layout, planes[plane])
         result = yield from work.deblur(planes[plane], loaded, out, 0, 1)
-        return DeblurredPlane(
-            self._recorded(result.recipe), {} if direct else out.parts, result.sigma
-        )
+        return self._recorded(result.recipe), {} if direct else out.parts, result.sigma
 
     def output(self, item: Item, info: FileInfo) -> Output:
         """Begin a file of the same kind."""
@@ -224,17 +224,6 @@ class DeblurAction(FileAction):
         if self.recorded_options is None:
             return recipe
         return replace(recipe, options=self.recorded_options)
-
-    def _check_model(self) -> None:
-        """Raise where a process has other weights under that name than the batch began with."""
-        if self.options.method != "kpac":
-            return
-        card = card_of(prepare(self.options.model, resolve(self.options.device)))
-        if card.sha256 != self.model_sha256:
-            raise RecipeError(
-                f"the model {self.options.model!r} is another one here than where the batch was "
-                "started; install the same on every machine"
-            )
 
 
 class DeblurOutput(Output):
@@ -251,11 +240,11 @@ class DeblurOutput(Output):
 
     def add(self, plane: DeblurredPlane) -> None:
         """Write the pixels of a plane."""
-        self.recipe = plane.recipe
-        for index, pixels in plane.pixels.items():
+        self.recipe, parts, sigma = plane
+        for index, pixels in parts.items():
             self.target.out[(*index, ...)] = pixels
-        if self.defocus_map is not None and plane.sigma is not None:
-            self.sigmas.append(plane.sigma)
+        if self.defocus_map is not None and sigma is not None:
+            self.sigmas.append(sigma)
 
     def finish(self) -> Outcome:
         """Write the recipe into the file and give it its name."""
@@ -275,14 +264,8 @@ class DeblurOutput(Output):
         self.target.discard()
 
 
-@dataclass(frozen=True, eq=False)
-class PlaneAttention:
-    """The attention of a plane, at the resolution of the image."""
-
-    index: tuple[int, ...]
-    maps: Any
-    """(blocks, dilations, H, W)."""
-    recipe: Recipe
+PlaneAttention = tuple[tuple[int, ...], npt.NDArray[np.float32], Recipe]
+"""Index along the leading axes, maps (blocks, dilations, H, W), and recipe."""
 
 
 class AttentionAction(DeblurAction):
@@ -314,7 +297,7 @@ class AttentionAction(DeblurAction):
             raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
         index = planes[plane].indices[0] if work.layout.rgb_channels is None else (plane,)
         maps = upsample(result.alpha, work.scale, work.layout.size)
-        return PlaneAttention(index, maps, self._recorded(result.recipe))
+        return index, maps, self._recorded(result.recipe)
 
     def output(self, item: Item, info: FileInfo) -> Output:  # noqa: ARG002 - maps fit everywhere
         """Begin the maps of a file."""
@@ -342,15 +325,15 @@ class AttentionOutput(Output):
 
     def add(self, plane: PlaneAttention) -> None:
         """Write the maps of a plane."""
-        self.recipe = plane.recipe
-        note = json.dumps({**plane.recipe.to_dict(), SOURCE: self.item.first.name})
-        place = "".join(f"-{n}" for n in plane.index)
-        for block, dilation in np.ndindex(plane.maps.shape[:2]):
+        index, maps, self.recipe = plane
+        note = json.dumps({**self.recipe.to_dict(), SOURCE: self.item.first.name})
+        place = "".join(f"-{n}" for n in index)
+        for block, dilation in np.ndindex(maps.shape[:2]):
             name = f"{self.item.target.stem}{place}-block{block + 1}-alpha{dilation + 1}"
             target = self.item.target.with_name(f"{name}{self.item.target.suffix}")
             temporary = temporary_beside(target, target.suffix)
             self.files[temporary] = target
-            write_map(temporary, plane.maps[block, dilation], note)
+            write_map(temporary, maps[block, dilation], note)
 
     def finish(self) -> Outcome:
         """Give all files their names."""

@@ -17,13 +17,15 @@ import numpy as np
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import BatchProgress, Outcome
 from napari_kpac.core.errors import FileError, KpacError, for_people
-from napari_kpac.core.options import parse_memory
+from napari_kpac.core.options import ImageOptions, parse_memory
 from napari_kpac.core.progress import Steps
 from napari_kpac.engine.allocator import give_back
 from napari_kpac.engine.device import free_memory, is_memory_error, resolve
 from napari_kpac.engine.memory import ADVICE
+from napari_kpac.engine.model import card_of, prepare
 from napari_kpac.engine.work import LARGE
 from napari_kpac.images import PLAIN, RAW, TIFF, Metadata, description_of, open_image
+from napari_kpac.weights import ModelCard
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,6 +297,11 @@ def open_arrays(
     image = None if item.source is None else arrays.pop(0)
     views = None if item.views is None else (arrays[0], arrays[1])
     return image, views, opened[0].metadata
+
+
+def model_card(options: ImageOptions) -> ModelCard:
+    """Return the card of the model; its network is loaded once."""
+    return card_of(prepare(options.model, resolve(options.device)))
 
 
 def error_text(item: Item, error: BaseException) -> str:

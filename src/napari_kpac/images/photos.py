@@ -14,6 +14,7 @@ from typing import Any
 import imagecodecs
 import numpy as np
 from PIL import Image, ImageCms
+from PIL.PngImagePlugin import putchunk
 
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.packages import require
@@ -89,8 +90,11 @@ def read(path: Path) -> tuple[Array, Metadata]:
             pixels = np.asarray(imagecodecs.png_decode(path.read_bytes()))
             if pixels.ndim == 3 and pixels.shape[-1] == 2:
                 pixels = pixels[..., [0, 0, 0, 1]]  # grey and transparency
+        elif image.mode in ("P", "1", "LA", "PA", "CMYK", "YCbCr"):
+            transparent = "transparency" in info or image.mode in ("LA", "PA")
+            pixels = np.asarray(image.convert("RGBA" if transparent else "RGB"))
         else:
-            pixels = np.asarray(_in_plain_mode(image))
+            pixels = np.asarray(image)
     pixels = upright(pixels, int(exif.get(ORIENTATION, 1)))
     channels = 1 if pixels.ndim == 2 else pixels.shape[-1]
     dpi = info.get("dpi")
@@ -138,7 +142,7 @@ def write(path: Path, image: Array, metadata: Metadata, description: str) -> Non
     icc = fitting_icc(metadata.icc, channels)
     if path.suffix.lower() == ".png":
         png = bytes(imagecodecs.png_encode(np.ascontiguousarray(image)))
-        chunks = b"".join(_chunks(metadata, icc, description))
+        chunks = _chunks(metadata, icc, description)
         path.write_bytes(png[:PNG_HEADER_BYTES] + chunks + png[PNG_HEADER_BYTES:])
         return
     about: dict[str, Any] = {
@@ -193,32 +197,20 @@ def dots_per_inch(metadata: Metadata) -> tuple[float, float] | None:
     return x * factor, y * factor
 
 
-def _in_plain_mode(image: Image.Image) -> Image.Image:
-    if image.mode in ("P", "1", "LA", "PA", "CMYK", "YCbCr"):
-        transparent = "transparency" in image.info or image.mode in ("LA", "PA")
-        return image.convert("RGBA" if transparent else "RGB")
-    return image
-
-
-def _chunks(metadata: Metadata, icc: bytes | None, description: str) -> list[bytes]:
-    """Make the chunks of a PNG file that stand before its pixels."""
-    found = []
+def _chunks(metadata: Metadata, icc: bytes | None, description: str) -> bytes:
+    """Return the chunks of a PNG file that stand before its pixels."""
+    chunks = io.BytesIO()
     if icc:
-        found.append(_chunk(b"iCCP", b"profile\0\0" + zlib.compress(icc)))
+        putchunk(chunks, b"iCCP", b"profile\0\0" + zlib.compress(icc))
     dpi = dots_per_inch(metadata)
     if dpi:
         x, y = (min(round(value / METRES_PER_INCH), 2**31 - 1) for value in dpi)
-        found.append(_chunk(b"pHYs", struct.pack(">IIB", x, y, 1)))
+        putchunk(chunks, b"pHYs", struct.pack(">IIB", x, y, 1))
     if metadata.exif:
-        found.append(_chunk(b"eXIf", metadata.exif))
+        putchunk(chunks, b"eXIf", metadata.exif)
     if description:
-        found.append(_chunk(b"iTXt", b"Description\0\0\0\0\0" + description.encode()))
-    return found
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    body = kind + content
-    return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+        putchunk(chunks, b"iTXt", b"Description\0\0\0\0\0" + description.encode())
+    return chunks.getvalue()
 
 
 def _is_deep(path: Path) -> bool:
