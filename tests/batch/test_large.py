@@ -26,9 +26,9 @@ def rng():
 def by_chunk(monkeypatch):
     """Take every image for a large one, and note the size of every read."""
     monkeypatch.setattr("napari_kpac.engine.job.CHUNKED_SHARE", 0.0)
-    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
-    monkeypatch.setattr("napari_kpac.images.tiff.TILED_FROM", 0)
-    monkeypatch.setattr("napari_kpac.images.tiff.TILE", 64)
+    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO_BYTES", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.TILED_FROM_BYTES", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.TILE_SIDE_PX", 64)
     reads, original = [], ChunkedPlane.__getitem__
 
     def noted(self, place):
@@ -97,15 +97,15 @@ def test_a_long_stack_is_never_whole_in_memory(models, tmp_path, rng, monkeypatc
         tifffile.imwrite(source, stack, photometric="minisblack", compression="zlib")
     else:
         zarr.create_array(str(source), shape=stack.shape, dtype=stack.dtype)[:] = stack
-    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
-    monkeypatch.setattr("napari_kpac.batch.opening.STREAMED_FROM", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO_BYTES", 0)
+    monkeypatch.setattr("napari_kpac.batch.deblur.MAX_COLLECTED_BYTES", 0)
     largest, original = [], np.empty
 
     def noted(shape, *args, **kwargs):
         largest.append(shape)
         return original(shape, *args, **kwargs)
 
-    monkeypatch.setattr("napari_kpac.images.targets.np.empty", noted)
+    monkeypatch.setattr("napari_kpac.images.formats.np.empty", noted)
     writes, original_write = [], MappedArray.__setitem__
 
     def noted_write(self, place, pixels):

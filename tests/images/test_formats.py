@@ -127,7 +127,7 @@ def test_tiff(photo, tmp_path, kind, streamed, monkeypatch):
         iccprofile=SRGB if "S" in axes else None, **colour,
     )  # fmt: skip
     if streamed:
-        monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
+        monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO_BYTES", 0)
     expected = stored if axes[0] != "S" else np.moveaxis(stored, 0, -1)
     with open_image(source) as image:
         assert isinstance(image.array, np.ndarray) == (not streamed or kind == "planar")

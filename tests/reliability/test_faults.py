@@ -201,12 +201,12 @@ def test_an_input_that_vanishes_while_it_is_used(tmp_path, models, monkeypatch, 
     """The file is lost after it was opened: its item fails or is whole, the next is made."""
     import shutil
 
-    from napari_kpac.batch import opening
+    from napari_kpac.batch import deblur
     from napari_kpac.core.progress import finish
 
     # Everything that can stay on the disk does.
-    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO", 0)
-    monkeypatch.setattr(opening, "STREAMED_FROM", 0)
+    monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO_BYTES", 0)
+    monkeypatch.setattr(deblur, "MAX_COLLECTED_BYTES", 0)
     source, out = tmp_path / "in", tmp_path / "out"
     WRITERS[kind](source / kind, 0)
     options = kpac.DeblurOptions(model=str(models[0]), tile=32)

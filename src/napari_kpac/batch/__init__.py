@@ -1,6 +1,6 @@
 """Batch processing of image files, on this machine or on a cluster.
 
-Every name is imported on first use. Not for: formats (images), or what is done to an image
+Loads nothing heavy before it is used. Not for: formats (images), or what is done to an image
 (engine, detection).
 """
 

@@ -1,7 +1,7 @@
 """Blur maps of many files, with masks, tables of regions and scores.
 
-A file is one unit here: one threshold is found for all planes of a stack. Not for: the maps
-themselves (detection).
+A file counts as one plane here: one threshold is found for all planes of a stack. Not for: the
+maps themselves (detection).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import json
 import re
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,65 +17,75 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.batch.actions import Frame
-from napari_kpac.batch.deblurring import found_done, shared_memory
-from napari_kpac.batch.inputs import Item
-from napari_kpac.batch.opening import open_arrays
-from napari_kpac.batch.report import Outcome
+from napari_kpac.batch.executor import run_steps
+from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, model_card, open_arrays
+from napari_kpac.batch.inputs import Item, Name, plan_items
+from napari_kpac.batch.options import BatchOptions
+from napari_kpac.batch.report import Outcome, Report
 from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import DetectionOptions, MapKind
 from napari_kpac.core.progress import Steps
 from napari_kpac.detection import (
     Detection,
-    ScoreReport,
     detect_steps,
     measure_regions,
     region_table,
     score,
 )
 from napari_kpac.detection.estimators import Planes, family
-from napari_kpac.detection.files import export, export_table
-from napari_kpac.engine.device import resolve
-from napari_kpac.engine.model import card_of, prepare
-from napari_kpac.images import Metadata
+from napari_kpac.detection.files import SUFFIXES, export, export_table, settings_name
 
-_WHERE = ("model", "device", "tile", "memory")
+_ENVIRONMENT = ("model", "device", "tile", "memory")
+"""Options that do not change a map, or (the model) are compared by their content."""
 
 
-@dataclass(eq=False)
-class OpenedWhole:
-    """A file, loaded whole."""
+def blur_map_files(
+    inputs: Iterable[Name],
+    output: Name,
+    options: DetectionOptions | None = None,
+    batch: BatchOptions | None = None,
+    *,
+    left: Name | None = None,
+    right: Name | None = None,
+    kind: MapKind | None = None,
+    mask: Name | None = None,
+    regions: Name | None = None,
+    **about: Any,
+) -> Steps[Report]:
+    """Write blur maps of files; also masks and tables of regions, where they are named.
 
-    image: Any
-    views: tuple[Any, Any] | None
-    frame: Frame
-    units: int = 1
-    known: Any = None
+    ``about`` are further fields of :class:`BlurMapAction`: opacity, slice, scale, units, truth
+    and polarity.
+    """
+    batch, options = batch or BatchOptions(), options or DetectionOptions()
+    every = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+    wanted = SUFFIXES[kind] if kind else every
+    name = f"-{settings_name(options)}"
+    inputs = list(inputs)
 
-    @property
-    def weight(self) -> int:
-        """Bytes of its pixels."""
-        given = (self.image, *(self.views or ()))
-        return sum(int(array.nbytes) for array in given if array is not None)
+    def items(where: Name, tail: str, suffixes: tuple[str, ...], suffix: str | None) -> list[Item]:
+        return plan_items(inputs, where, left, right, suffixes=suffixes, tail=tail, suffix=suffix)
 
-    def close(self) -> None:
-        """Nothing is open."""
+    maps = items(output, name, wanted, wanted[0] if kind else None)
+
+    def beside(others: list[Item]) -> dict[Path, Path]:
+        return {item.target: other.target for item, other in zip(maps, others, strict=True)}
+
+    action = BlurMapAction(
+        options=options,
+        overwrite=batch.overwrite,
+        kind=kind,
+        masks=beside(items(mask, f"{name}-mask", every, ".png")) if mask else {},
+        tables=beside(items(regions, f"{name}-regions", (".csv",), ".csv")) if regions else {},
+        **about,
+    )
+    return (yield from run_steps(maps, action, batch))
 
 
-@dataclass(frozen=True, eq=False)
-class Detected:
-    """A blur map, and how well it agrees with the truth, where that is known."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlurMapAction(FileAction):
+    """Writes the blur map of every file."""
 
-    found: Detection
-    image: Any
-    report: ScoreReport | None
-
-
-@dataclass(frozen=True, eq=False)
-class BlurMapFiles:
-    """What is done to every file."""
-
-    options: DetectionOptions
     kind: MapKind | None = None
     opacity: float = 0.5
     slice: tuple[int, ...] | None = None
@@ -87,106 +98,99 @@ class BlurMapFiles:
     """Where tables of regions go."""
     truth: Any = None
     polarity: Any = None
-    overwrite: bool = False
-    asked: DetectionOptions | None = None
-    """The options as they were given, where others are used."""
-
-    def sharing(self, processes: int) -> BlurMapFiles:
-        """Return the same for one of several processes that share the memory of a machine."""
-        shared = replace(self.options, memory=shared_memory(self.options, processes))
-        return replace(self, options=shared, asked=self.options)
 
     def is_done(self, item: Item) -> bool:
-        """Tell whether map, mask and table are there; scores are always made again."""
+        """Return True if map, mask and table are there; scores are always computed again."""
         extra = [where[item.target] for where in (self.masks, self.tables) if where]
-        first = _first_file(item.target)
-        if first is None or not found_done(item, first, self.overwrite, self._is_alike):
-            return False
-        return self.truth is None and all(_first_file(path) for path in extra)
+        return super().is_done(item) and self.truth is None and all(map(_first_file, extra))
 
-    def _is_alike(self, record: Any) -> bool:
+    def find_result(self, item: Item) -> Path | None:
+        """Return the map, or that of a stack's first slice, if it is there."""
+        return _first_file(item.target)
+
+    def has_same_settings(self, record: Any) -> bool:
+        """Return True if a map was computed with the same options and weights."""
         try:
-            options = {k: v for k, v in record["blur map"].items() if k not in _WHERE}
-            wanted = {k: v for k, v in self.options.to_dict().items() if k not in _WHERE}
-            return bool(options == wanted and record["model"]["sha256"] == self._model_sha256())
+            found = {k: v for k, v in record["blur map"].items() if k not in _ENVIRONMENT}
+            wanted = {k: v for k, v in self.options.to_dict().items() if k not in _ENVIRONMENT}
+            uses_model = family(self.options.source) == "alpha"
+            sha256 = model_card(self.options).sha256 if uses_model else ""
+            return bool(found == wanted and record["model"]["sha256"] == sha256)
         except (KeyError, TypeError, AttributeError):
             return False
 
-    def _model_sha256(self) -> str:
-        if family(self.options.source) != "alpha":
-            return ""
-        return card_of(prepare(self.options.model, resolve(self.options.device))).sha256
-
-    def has_one_unit(self, item: Item) -> bool:  # noqa: ARG002 - it is always one
-        """Every file is one unit."""
+    def is_one_plane(self, item: Item) -> bool:  # noqa: ARG002 - whatever it is
+        """Return True: every file counts as one."""
         return True
 
-    def open(self, item: Item, known: Any = None) -> OpenedWhole:  # noqa: ARG002
-        """Load the file or pair."""
-        with ExitStack() as stack:
-            image, views, metadata = open_arrays(item, stack, whole=True)
-        first = views[0] if image is None and views is not None else image
-        frame = Frame(tuple(first.shape), np.dtype(first.dtype), metadata)
-        return OpenedWhole(image, views, frame)
+    def open(self, item: Item, pixel_range: Any = None) -> OpenFile:  # noqa: ARG002
+        """Load the file or pair, or one slice."""
+        with ExitStack() as handles:
+            image, views, metadata = open_arrays(item, handles, whole=True)
+        arrays = [each for each in (image, *(views or ())) if each is not None]
+        info = FileInfo(
+            tuple(arrays[0].shape),
+            np.dtype(arrays[0].dtype),
+            metadata,
+            plane_bytes=sum(int(each.nbytes) for each in arrays),
+        )
+        return OpenFile(info, (self._cut(image), views and tuple(map(self._cut, views))))
 
-    def load(self, opened: OpenedWhole, unit: int) -> OpenedWhole:  # noqa: ARG002
-        """Take the wanted slice."""
-        if self.slice is None:
-            return opened
-        views = opened.views
+    def _cut(self, image: Any) -> Any:
+        """Return the wanted slice of a stack."""
+        if image is None or self.slice is None:
+            return image
+        leading = Planes.of(image, self.options).layout.leading
+        if len(self.slice) != len(leading) or any(np.greater_equal(self.slice, leading)):
+            wanted = ",".join(map(str, self.slice))
+            raise ImageError(f"there is no slice {wanted}: the leading axes have sizes {leading}")
+        return image[self.slice]
 
-        def cut(array: Any) -> Any:
-            return None if array is None else one_slice(array, self.slice or (), self.options)
+    def load(self, file: OpenFile, plane: int) -> Any:
+        """Do nothing: the pixels were loaded with the file."""
 
-        cut_views = None if views is None else (cut(views[0]), cut(views[1]))
-        return replace(opened, image=cut(opened.image), views=cut_views)
-
-    def steps(
+    def compute(
         self,
-        opened: OpenedWhole,  # noqa: ARG002 - what was loaded of it does
-        unit: int,  # noqa: ARG002
-        loaded: OpenedWhole,
-        out: Any = None,  # noqa: ARG002
-    ) -> Steps[Detected]:
-        """Measure blur and score it."""
-        found = yield from detect_steps(loaded.image, self.options, views=loaded.views)
-        found = replace(found, options=self.asked or self.options)
-        report = None
-        if self.truth is not None:
-            report = score(
-                found.values, self.truth, self.polarity, threshold=self.options.threshold
-            )
-        shown = loaded.views[0] if loaded.image is None and loaded.views else loaded.image
-        return Detected(found, shown, report)
+        file: OpenFile,
+        plane: int,  # noqa: ARG002
+        loaded: Any,  # noqa: ARG002
+        pixels: Any = None,  # noqa: ARG002
+    ) -> Steps[tuple[Detection, Any]]:
+        """Measure blur; returns it with the image."""
+        image, views = file.content
+        found = yield from detect_steps(image, self.options, views=views)
+        found = replace(found, options=self.recorded_options or self.options)
+        return found, views[0] if image is None else image
 
-    def sink(self, item: Item, frame: Frame) -> BlurMapSink:
+    def output(self, item: Item, info: FileInfo) -> Output:
         """Begin the files of an item."""
-        return BlurMapSink(item, frame.metadata, self)
+        return BlurMapOutput(item, info, self)
 
 
-class BlurMapSink:
-    """The files of one item."""
+class BlurMapOutput(Output):
+    """Map, mask and table of one item."""
 
-    out = None
-
-    def __init__(self, item: Item, metadata: Metadata, action: BlurMapFiles) -> None:
+    def __init__(self, item: Item, info: FileInfo, action: BlurMapAction) -> None:
         self.item, self.action = item, action
-        self.made: Detected | None = None
         self.size: dict[str, Any] = {"scale": action.scale, "units": action.units}
-        known = metadata.image_scale
+        known = info.metadata.image_scale
         if action.scale is None and action.units is None and known is not None:
             self.size = {"scale": known[0], "units": known[1]}
 
-    def add(self, made: Detected) -> None:
-        """Keep the map."""
-        self.made = made
+    def add(self, plane: tuple[Detection, Any]) -> None:
+        """Keep the map: all files are written together."""
+        self.found, self.image = plane
 
     def finish(self) -> Outcome:
-        """Write map, mask and table."""
-        assert self.made is not None  # noqa: S101 - every file is one unit
-        action, found, report = self.action, self.made.found, self.made.report
+        """Compute the scores; write map, mask and table."""
+        action, found = self.action, self.found
+        scores = {}
+        if action.truth is not None:
+            threshold = action.options.threshold
+            report = score(found.values, action.truth, action.polarity, threshold=threshold)
+            scores = {"scores": report.to_dict()}
         about = {
-            "image": self.made.image,
+            "image": self.image,
             "description": json.dumps(found.to_dict()),
             "opacity": action.opacity,
             "reading": action.options,
@@ -203,23 +207,9 @@ class BlurMapSink:
             "output": [str(path) for path in written],
             **found.to_dict(),
             "blurred": float(found.mask.mean()),
-            **({} if report is None else {"scores": report.to_dict()}),
+            **scores,
         }
         return Outcome(self.item, "made", tuple(written), record=record)
-
-    def discard(self) -> None:
-        """Nothing was written yet."""
-        self.made = None
-
-
-def one_slice(image: Any, index: tuple[int, ...], options: DetectionOptions) -> Any:
-    """Take one slice of a stack."""
-    leading = Planes.of(image, options).layout.leading
-    if len(index) != len(leading) or any(n >= size for n, size in zip(index, leading, strict=True)):
-        raise ImageError(
-            f"there is no slice {','.join(map(str, index))}: the leading axes have sizes {leading}"
-        )
-    return image[index]
 
 
 def _first_file(path: Path) -> Path | None:

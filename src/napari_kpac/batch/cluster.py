@@ -1,7 +1,7 @@
-"""Runs a batch on dask.distributed (extra ``distributed``): one task per unit.
+"""Runs a batch on dask.distributed (extra ``distributed``): one task per plane.
 
 Workers read the files themselves, so every machine must see them under the same names; what
-they make comes back, and this process writes it. A worker that dies loses nothing: its tasks
+they compute comes back, and this process writes it. A worker that dies loses nothing: its tasks
 go to another. Not for: starting clusters of several machines (dask has tools for that).
 """
 
@@ -16,115 +16,100 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from napari_kpac.batch.actions import Action, Frame
+from napari_kpac.batch.executor import using_threads
+from napari_kpac.batch.files import FileAction, FileInfo, FileTask, OpenFile, close_tasks
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
-from napari_kpac.batch.report import Outcome, Report, Tally
-from napari_kpac.batch.running import using_threads
-from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
+from napari_kpac.batch.report import BatchProgress
 from napari_kpac.core.errors import ClusterError, KpacError, require
-from napari_kpac.core.progress import Steps, finish
+from napari_kpac.core.progress import Progress, finish
 from napari_kpac.engine.allocator import environment
 
 TASKS_PER_THREAD = 2
 """Tasks that are given out at a time: one at work, one waiting."""
-PATIENCE = "20s"
-"""How long to wait for a scheduler."""
+CONNECTION_TIMEOUT = "20s"
 
 
-def cluster_steps(items: Sequence[Item], action: Action, options: BatchOptions) -> Steps[Report]:
+def cluster_steps(
+    items: Sequence[Item], action: FileAction, options: BatchOptions, progress: BatchProgress
+) -> Iterator[Progress]:
     """Do an action to all items on a cluster; the same as in one process otherwise."""
     distributed = require("distributed", "distributed", "work on a cluster")
     with _client(distributed, options) as client:
         threads = options.threads
         if threads is None and options.workers:
             threads = max(1, (os.cpu_count() or 1) // options.workers)
-        shared = action.sharing(options.workers) if options.workers else action
-        remote = Remote(uuid.uuid4().hex, shared, threads)
-        return (yield from _run(items, action, remote, client, options.retries))
-
-
-def _run(
-    items: Sequence[Item],
-    action: Action,
-    remote: Remote,
-    client: Any,
-    retries: int,
-) -> Steps[Report]:
-    distributed = require("distributed", "distributed", "work on a cluster")
-    tally = Tally(len(items))
-    writer = Writer(action)
-    running = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
-    about: dict[str, tuple[int, Item, int]] = {}
-    source = _units(items, action)
-    exhausted = False
-    try:
-        while about or not exhausted:
-            while not exhausted and len(about) < _window(client):
-                unit = next(source, None)
-                if unit is None:
-                    exhausted = True
-                elif isinstance(unit, Settled | Failure):
-                    for number, outcome in writer.accept(unit):
-                        yield tally.end(number, outcome)
-                elif not writer.has_failed(unit[0]):
-                    number, item, index, units, known = unit
-                    future = client.submit(
-                        remote.run, item, index, known, retries=retries, pure=False
-                    )
-                    about[future.key] = (number, item, units)
-                    running.add(future)
-            if not about:
-                continue
-            future, result = next(running)
-            number, item, units = about.pop(future.key)
-            made = _received(number, item, units, future.status, result)
-            future.release()
-            del future, result
-            counted = writer.count(number) + 1
-            for ended in writer.accept(made):
-                yield tally.end(*ended)
-            if not writer.has_failed(number) and counted < units:
-                yield tally.advance(number, counted / units, item.first.name)
-    finally:
-        running.clear()
-        writer.close()
-    return tally.report
-
-
-def _units(items: Sequence[Item], action: Action) -> Iterator[Any]:
-    """List what is to be done: (number, item, unit, units, what is known), one after another."""
-    for number, item in enumerate(items):
-        outcome: Outcome | None = settled(item, action)
-        if outcome is not None:
-            yield Settled(number, outcome)
-            continue
-        if action.has_one_unit(item):
-            # Not even opened here: the worker will see what is in it.
-            yield number, item, 0, 1, None
-            continue
+        shared = action.for_worker(options.workers) if options.workers else action
+        worker = PlaneWorker(uuid.uuid4().hex, shared, threads)
+        running = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
+        tasks: dict[str, FileTask] = {}
+        unfinished: set[FileTask] = set()
+        planes = _planes(items, action)
         try:
-            opened = action.open(item)
-            units, known = opened.units, opened.known
-            opened.close()
-        except Exception as error:
-            yield Failure(number, item, explain(item, error))
-            continue
-        for unit in range(units):
-            yield number, item, unit, units, known
+            while True:
+                while len(tasks) < _most_tasks(client) and (plane := next(planes, None)):
+                    task, index, pixel_range = plane
+                    unfinished.add(task)
+                    if task.outcome is None:
+                        future = client.submit(
+                            worker.compute,
+                            task.item,
+                            index,
+                            pixel_range,
+                            retries=options.retries,
+                            pure=False,
+                        )
+                        tasks[future.key] = task
+                        running.add(future)
+                    elif (outcome := task.write(None)) is not None:
+                        unfinished.discard(task)
+                        yield progress.end(outcome)
+                if not tasks:
+                    return
+                future, result = next(running)
+                task = tasks.pop(future.key)
+                info, computed = _received(task, future.status, result)
+                future.release()
+                del future, result
+                if (outcome := task.write(computed, info)) is not None:
+                    unfinished.discard(task)
+                    yield progress.end(outcome)
+                elif task.outcome is None:
+                    yield progress.advance(task.item, task.written / task.planes)
+        finally:
+            running.clear()
+            close_tasks(unfinished)
 
 
-def _received(number: int, item: Item, units: int, status: str, result: Any) -> Written | Failure:
-    if status != "finished":
-        error = result[1] if isinstance(result, tuple) and len(result) > 1 else result
-        return Failure(number, item, explain(item, error))
-    if isinstance(result, str):
-        return Failure(number, item, result)
-    frame, made = result
-    return Written(number, item, frame, units, made)
+def _planes(items: Sequence[Item], action: FileAction) -> Iterator[tuple[FileTask, int, Any]]:
+    """List the planes of all files: (task, index, range of pixel values), at least one each."""
+    for item in items:
+        task = FileTask(item, action)
+        info = None
+        # What is surely one plane is not even opened here: the worker will see what is in it.
+        if task.check() and not action.is_one_plane(item):
+            try:
+                file = action.open(item)
+                file.close()
+                info = file.info
+                task.begin(info)
+            except Exception as error:
+                task.fail(error)
+        for index in range(task.planes):
+            yield task, index, info and info.pixel_range
 
 
-def _window(client: Any) -> int:
+def _received(task: FileTask, status: str, result: Any) -> tuple[FileInfo | None, Any]:
+    """Return what a worker computed; an error ends the file."""
+    if status == "finished" and not isinstance(result, KpacError):
+        info, computed = result
+        return info, computed
+    error = result[1] if isinstance(result, tuple) and len(result) > 1 else result
+    task.fail(error)
+    return None, None
+
+
+def _most_tasks(client: Any) -> int:
     threads = int(sum(client.nthreads().values()))
     return TASKS_PER_THREAD * max(1, threads)
 
@@ -135,37 +120,38 @@ _last: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class Remote:
-    """An action on its way to a worker."""
+class PlaneWorker:
+    """What a worker needs to compute planes of a batch."""
 
     batch: str
     """Tells batches apart."""
-    action: Action
+    action: FileAction
     threads: int | None
 
-    def run(self, item: Item, unit: int, known: Any) -> tuple[Frame, Any] | str:
-        """Work a unit off in a worker; what is wrong with the file comes back as a text."""
+    def compute(self, item: Item, plane: int, pixel_range: Any) -> tuple[FileInfo, Any] | KpacError:
+        """Open a file and compute one plane; what is wrong with the file is returned."""
         try:
             with _lock:
-                opened = self._open(item, known)
-                loaded = self.action.load(opened, unit)
+                file = self._open(item, pixel_range)
+                loaded = self.action.load(file, plane)
             with using_threads(self.threads):
-                return opened.frame, finish(self.action.steps(opened, unit, loaded))
+                return file.info, finish(self.action.compute(file, plane, loaded))
         except KpacError as error:
             # To try again would not help.
-            return explain(item, error)
+            return error
 
-    def _open(self, item: Item, known: Any) -> Any:
+    def _open(self, item: Item, pixel_range: Any) -> OpenFile:
         key = (self.batch, item)
         if _last.get("key") != key:
             # Not closed here: another thread may still be at work on the one before.
             _last.clear()
-            _last.update(key=key, opened=self.action.open(item, known))
-        return _last["opened"]
+            _last.update(key=key, file=self.action.open(item, pixel_range))
+        file: OpenFile = _last["file"]
+        return file
 
 
 @contextmanager
-def _surroundings() -> Iterator[None]:
+def _worker_environment() -> Iterator[None]:
     """Start workers that keep freed memory, and leave the environment of this process alone."""
     import dask
 
@@ -186,22 +172,22 @@ def _surroundings() -> Iterator[None]:
 @contextmanager
 def _client(distributed: Any, options: BatchOptions) -> Iterator[Any]:
     """Connect to a scheduler, or start processes here for the length of the work."""
-    if options.scheduler:
+    address, timeout = options.scheduler, CONNECTION_TIMEOUT
+    if address:
         try:
-            client = distributed.Client(options.scheduler, timeout=PATIENCE, set_as_default=False)
+            client = distributed.Client(address, timeout=timeout, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
-            raise ClusterError(f"{options.scheduler}: no scheduler answers ({error})") from error
-        try:
-            if not client.nthreads():
-                client.wait_for_workers(1, timeout=PATIENCE)
+            raise ClusterError(f"{address}: no scheduler answers ({error})") from error
+        with client:
+            try:
+                if not client.nthreads():
+                    client.wait_for_workers(1, timeout=timeout)
+            except TimeoutError as error:
+                raise ClusterError(f"{address}: this cluster has no workers") from error
             yield client
-        except TimeoutError as error:
-            raise ClusterError(f"{options.scheduler}: this cluster has no workers") from error
-        finally:
-            client.close()
         return
     with (
-        _surroundings(),
+        _worker_environment(),
         distributed.LocalCluster(
             n_workers=options.workers,
             threads_per_worker=1,

@@ -16,7 +16,8 @@ from pathlib import Path
 from napari_kpac.core.errors import FileError
 from napari_kpac.images import SUFFIXES, is_image_file
 
-FILES = (*SUFFIXES, ".zarr", ".npy", ".csv")
+Name = str | os.PathLike[str]
+FILE_SUFFIXES = (*SUFFIXES, ".zarr", ".npy", ".csv")
 """Endings by which a name is taken for that of a file, and not of a folder."""
 
 
@@ -30,7 +31,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Item:
-    """One piece of a batch: an image or a dual-pixel pair, and what is made of it."""
+    """One image or dual-pixel pair of a batch, and the file that is made of it."""
 
     source: Path | None
     """None where the mean of the views stands for it."""
@@ -40,10 +41,7 @@ class Item:
     @property
     def first(self) -> Path:
         """The image, or its left view."""
-        if self.source is not None:
-            return self.source
-        assert self.views is not None  # noqa: S101 - an item has the one or the other
-        return self.views[0]
+        return self.files[0]
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -51,9 +49,45 @@ class Item:
         return (*(() if self.source is None else (self.source,)), *(self.views or ()))
 
 
-def find_images(
-    inputs: Iterable[str | os.PathLike[str]], output: Path | None = None
-) -> list[Found]:
+def plan_items(
+    inputs: Iterable[Name],
+    output: Name,
+    left: Name | None = None,
+    right: Name | None = None,
+    *,
+    suffixes: tuple[str, ...],
+    tail: str = "",
+    suffix: str | None = None,
+    fallback: str = ".png",
+) -> list[Item]:
+    """Find the images, and name the file or the files in a folder that are made of them.
+
+    In a folder, names end in ``tail`` and ``suffix``; without one, in the input's own where
+    that is among the suffixes, else in ``fallback``. Where that would give two results the
+    same name, the whole names of the inputs are used. Nothing is written over an input.
+    """
+    output = Path(output)
+    if (left is None) != (right is None):
+        raise FileError("--left and --right go together")
+    images = find_images(inputs, output)
+    lefts = [] if left is None else find_images([left], output)
+    rights = [] if right is None else find_images([right], output)
+    if not images and not lefts:
+        raise FileError("there are no images to work on")
+    pairs = _pairs(images, lefts, rights) if left is not None else []
+    targets = _targets(images or lefts, output, suffixes, tail, suffix, fallback)
+    items = [
+        Item(images[n].path if images else None, target, pairs[n] if pairs else None)
+        for n, target in enumerate(targets)
+    ]
+    sources = {path.resolve() for item in items for path in item.files}
+    for item in items:
+        if item.target.resolve() in sources:
+            raise FileError(f"{item.target}: refusing to write over the input; choose another name")
+    return items
+
+
+def find_images(inputs: Iterable[Name], output: Path | None = None) -> list[Found]:
     """List the images that files, folders and patterns like ``*.tif`` stand for.
 
     Folders are searched to the bottom; hidden files and the output folder are left out. A
@@ -75,36 +109,6 @@ def find_images(
     return found
 
 
-def plan_items(
-    images: Sequence[Found],
-    output: Path,
-    *,
-    views: tuple[Sequence[Found], Sequence[Found]] | None = None,
-    suffixes: tuple[str, ...],
-    tail: str = "",
-    suffix: str | None = None,
-    fallback: str = ".png",
-) -> list[Item]:
-    """Say what is made of what: into the file that was named, or into the folder.
-
-    In a folder, names end in ``tail`` and ``suffix``; without one, in the input's own where
-    that is among the suffixes, else in ``fallback``. Where that would give two results the
-    same name, the whole names of the inputs are used. Nothing is written over an input.
-    """
-    pairs = None if views is None else _pairs(images, *views)
-    firsts = list(images) or list(views[0] if views else ())
-    targets = _targets(firsts, output, suffixes, tail, suffix, fallback)
-    items = [
-        Item(images[n].path if images else None, target, None if pairs is None else pairs[n])
-        for n, target in enumerate(targets)
-    ]
-    sources = {path.resolve() for item in items for path in item.files}
-    for item in items:
-        if item.target.resolve() in sources:
-            raise FileError(f"{item.target}: refusing to write over the input; choose another name")
-    return items
-
-
 def _targets(
     inputs: Sequence[Found],
     output: Path,
@@ -119,7 +123,7 @@ def _targets(
             raise FileError(f"{output} is one file for {len(inputs)} images; name a folder")
         yield output
         return
-    if output.suffix.lower() in FILES and not is_folder:
+    if output.suffix.lower() in FILE_SUFFIXES and not is_folder:
         raise FileError(
             f"{output}: the name must end in one of {', '.join(dict.fromkeys(suffixes))}"
         )
@@ -149,15 +153,13 @@ def _pairs(
     images: Sequence[Found], left: Sequence[Found], right: Sequence[Found]
 ) -> list[tuple[Path, Path]]:
     """Put left and right views together: by name if the names agree, else in their order."""
-    counts = {len(left), len(right), len(images) or len(left)}
-    if len(counts) > 1:
+    if not len(left) == len(right) == len(images or left):
         raise FileError(
             f"there are {len(left)} left and {len(right)} right views"
             + (f" for {len(images)} images" if images else "")
             + "; every image needs one of each"
         )
-    order = images or left
-    names = [found.relative.with_suffix("") for found in order]
+    names = [found.relative.with_suffix("") for found in images or left]
     sides = []
     for side in (left, right):
         named = {found.relative.with_suffix(""): found.path for found in side}
@@ -167,17 +169,14 @@ def _pairs(
 
 
 def _matches(path: Path) -> list[Path]:
+    """Return the files and folders that a name or a pattern stands for."""
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
     matching = [Path(name) for name in glob.glob(str(path), recursive=True)]  # noqa: PTH207
-    matching = sorted((each for each in matching if _is_taken(each)), key=_natural)
+    matching = [each for each in matching if is_image_file(each) or each.is_dir()]
     if not matching:
         raise FileError(f"{path}: nothing matches this pattern")
-    return matching
-
-
-def _is_taken(path: Path) -> bool:
-    return is_image_file(path) or path.is_dir()
+    return sorted(matching, key=_natural)
 
 
 def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
@@ -186,7 +185,9 @@ def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise FileError(f"{folder}: cannot be read ({error.strerror or error})") from error
     for path in inside:
-        if path.name.startswith(".") or (output is not None and _same(path, output)):
+        if path.name.startswith("."):
+            continue
+        if output is not None and output.exists() and path.samefile(output):
             continue
         if is_image_file(path):
             yield path
@@ -194,11 +195,7 @@ def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
             yield from _walk(path, output)
 
 
-def _same(path: Path, other: Path) -> bool:
-    return other.exists() and path.samefile(other)
-
-
 def _natural(path: Path) -> list[tuple[int, int | str]]:
-    """Sort image 10 behind image 9."""
+    """Return a key that sorts image 10 behind image 9."""
     parts = re.split(r"(\d+)", str(path))
     return [(1, int(part)) if part.isdigit() else (0, part) for part in parts]

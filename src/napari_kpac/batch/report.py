@@ -1,4 +1,4 @@
-"""What became of a batch, while it runs and afterwards.
+"""The outcome of every file of a batch, and how far the batch is.
 
 Not for: printing it (cli).
 """
@@ -16,13 +16,12 @@ from napari_kpac.core.progress import Progress
 from napari_kpac.engine.recipe import Recipe
 
 State = Literal["made", "skipped", "failed", "planned"]
-PARTS = 100
-"""Steps of progress per image."""
+STEPS_PER_FILE = 100
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one item."""
+    """The outcome of one item."""
 
     item: Item
     state: State
@@ -30,12 +29,12 @@ class Outcome:
     problem: str = ""
     """Why it failed."""
     record: Mapping[str, Any] = field(default_factory=dict)
-    """What else is to be said, as plain values."""
+    """What else is known of the result, as plain values."""
     recipe: Recipe | None = None
     """How it was deblurred."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         about: dict[str, Any] = {"input": str(self.item.first), "state": self.state}
         if self.item.views is not None:
             about["views"] = [str(path) for path in self.item.views]
@@ -48,21 +47,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of all items, in the order in which they were finished."""
+    """The outcomes of all items, in the order in which they were finished."""
 
     outcomes: list[Outcome] = field(default_factory=list)
 
     def of(self, state: State) -> list[Outcome]:
-        """Return those in a state."""
+        """Return the outcomes in a state."""
         return [outcome for outcome in self.outcomes if outcome.state == state]
 
     @property
     def failed(self) -> list[Outcome]:
-        """What went wrong."""
+        """The items that failed."""
         return self.of("failed")
 
     def lines(self) -> Iterator[str]:
-        """Say it for people: a count, and every problem."""
+        """Return lines to print: a count, and every problem."""
         words = {"made": "made", "skipped": "done before", "planned": "to do", "failed": "failed"}
         counts = {word: len(self.of(state)) for state, word in words.items()}  # type: ignore[arg-type]
         yield ", ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -70,23 +69,23 @@ class Report:
             yield f"  {outcome.problem}"
 
 
-class Tally:
-    """Counts how far a batch is."""
+class BatchProgress:
+    """How far a batch is; collects its report."""
 
     def __init__(self, items: int) -> None:
-        self.items = items
         self.report = Report()
-        self._parts: dict[int, float] = {}
+        self._items = items
+        self._shares: dict[Item, float] = {}
         self._recipes: dict[str, Recipe] = {}
 
-    def advance(self, number: int, share: float, stage: str, note: str = "") -> Progress:
-        """Say that a share of an item is done."""
-        self._parts[number] = max(min(share, 1.0), self._parts.get(number, 0.0))
-        return self._progress(stage, note)
+    def advance(self, item: Item, share: float, note: str = "") -> Progress:
+        """Return the progress when a share of an item is done."""
+        self._shares[item] = max(min(share, 1.0), self._shares.get(item, 0.0))
+        return self._progress(item, f"{item.first.name}: {note}" if note else "")
 
-    def end(self, number: int, outcome: Outcome) -> Progress:
-        """Say that an item is done with."""
-        self._parts.pop(number, None)
+    def end(self, outcome: Outcome) -> Progress:
+        """Return the progress when an item has ended."""
+        self._shares.pop(outcome.item, None)
         if outcome.recipe is not None:
             # A million images are made by a few recipes: equal ones are kept once.
             key = json.dumps(outcome.recipe.to_dict())
@@ -97,8 +96,9 @@ class Tally:
             note = f"failed: {outcome.problem}"
         elif outcome.state in ("made", "planned"):
             note = f"{outcome.item.first} -> {outcome.item.target}"
-        return self._progress(outcome.item.first.name, note)
+        return self._progress(outcome.item, note)
 
-    def _progress(self, stage: str, note: str = "") -> Progress:
-        done = len(self.report.outcomes) + sum(self._parts.values())
-        return Progress(int(done * PARTS), self.items * PARTS, stage, note)
+    def _progress(self, item: Item, note: str) -> Progress:
+        done = len(self.report.outcomes) + sum(self._shares.values())
+        total = self._items * STEPS_PER_FILE
+        return Progress(int(done * STEPS_PER_FILE), total, item.first.name, note)

@@ -3,47 +3,6 @@
 Not for: what the pixels mean (engine).
 """
 
-from napari_kpac.images.formats import (
-    PLAIN,
-    RAW,
-    READABLE,
-    SUFFIXES,
-    TIFF,
-    WRITABLE,
-    ZARR,
-    ImageFile,
-    description_of,
-    is_image_file,
-    open_image,
-    read_image,
-    read_mask,
-    write_image,
-    write_map,
-)
-from napari_kpac.images.metadata import Metadata
-from napari_kpac.images.sizes import image_size, list_images
-from napari_kpac.images.targets import Target, check_target, start_image
+import lazy_loader
 
-__all__ = [
-    "PLAIN",
-    "RAW",
-    "READABLE",
-    "SUFFIXES",
-    "TIFF",
-    "WRITABLE",
-    "ZARR",
-    "ImageFile",
-    "Metadata",
-    "Target",
-    "check_target",
-    "description_of",
-    "image_size",
-    "is_image_file",
-    "list_images",
-    "open_image",
-    "read_image",
-    "read_mask",
-    "start_image",
-    "write_image",
-    "write_map",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,6 +1,6 @@
 """Arrays whose pixels stay in files: every access reads just what it needs, and nothing stays.
 
-Not for: opening the files (tiff.py, zarrs.py).
+Not for: opening the files (tiff.py, zarr_files.py).
 """
 
 from __future__ import annotations
@@ -10,74 +10,71 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.core.files import reserve
-from napari_kpac.images.metadata import Array
+from napari_kpac.core.files import naming, reserve
 
-ROWS = 64
+Array = npt.NDArray[Any]
+CHUNK_ROWS = 64
 
 
-class MappedArray:
-    """Shape, dtype and slicing of pixels that lie in a file one after the other."""
+class FileArray:
+    """Shape, dtype, chunks and slicing of an array in a file."""
+
+    chunks: tuple[int, ...]
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.path = path
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype = dtype
+        self.ndim = len(self.shape)
+
+    def __getitem__(self, place: Any) -> Array:
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        pixels = self[...]
+        return pixels if dtype is None else pixels.astype(dtype)
+
+
+class MappedArray(FileArray):
+    """An array whose pixels lie in a file one after the other."""
 
     def __init__(
         self, path: Path, shape: tuple[int, ...], dtype: Any, offset: int = 0, *, rows: int = 0
     ) -> None:
-        self.path = path
-        self.shape = tuple(int(n) for n in shape)
         self.stored = np.dtype(dtype)
-        self.dtype = self.stored.newbyteorder("=")
+        super().__init__(path, shape, self.stored.newbyteorder("="))
         self.offset = offset
         # Any rows of an image can be read for their own price.
-        first = rows if rows else max(len(self.shape) - 2, 0)
-        self.chunks = (1,) * first + (min(ROWS, self.shape[first]), *self.shape[first + 1 :])
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all pixels."""
-        return int(math.prod(self.shape) * self.stored.itemsize)
+        first = rows if rows else max(self.ndim - 2, 0)
+        self.chunks = (1,) * first + (min(CHUNK_ROWS, self.shape[first]), *self.shape[first + 1 :])
 
     def allocate(self) -> None:
         """Make the file as large as it must be."""
-        reserve(self.path, self.offset + self.nbytes)
+        reserve(self.path, self.offset + math.prod(self.shape) * self.stored.itemsize)
 
     def __getitem__(self, place: Any) -> Array:
-        part = self.mapped()[place]
-        return np.array(part, dtype=self.dtype)
+        return np.array(self.mapped()[place], dtype=self.dtype)
 
     def __setitem__(self, place: Any, pixels: Array) -> None:
-        whole = self.mapped("r+")
-        whole[place] = pixels
-        whole.flush()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        whole = self[...]
-        return whole if dtype is None else whole.astype(dtype)
+        pixels_in_file = self.mapped("r+")
+        pixels_in_file[place] = pixels
+        pixels_in_file.flush()
 
     def mapped(self, mode: Any = "r") -> np.memmap[Any, Any]:
         """Map all of it; what is touched counts as memory of the process until it is let go."""
         return np.memmap(self.path, self.stored, mode, self.offset, self.shape)
 
 
-class StoredArray:
-    """Shape, dtype, chunks and slicing of an array whose parts are read when asked for."""
+class StoredArray(FileArray):
+    """An array whose chunks are decoded when they are asked for."""
 
     def __init__(self, path: Path, inner: Any) -> None:
-        self.path, self.inner = path, inner
-        self.shape = tuple(int(n) for n in inner.shape)
-        self.dtype = np.dtype(inner.dtype)
+        super().__init__(path, inner.shape, np.dtype(inner.dtype))
+        self.inner = inner
         self.chunks = tuple(int(n) for n in inner.chunks)
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
 
     def __getitem__(self, place: Any) -> Array:
         try:
@@ -87,6 +84,6 @@ class StoredArray:
         except Exception as error:  # every codec has an error of its own
             raise FileError(f"{self.path}: a part of it cannot be read ({error})") from error
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        whole = self[...]
-        return whole if dtype is None else whole.astype(dtype)
+    def __setitem__(self, place: Any, pixels: Array) -> None:
+        with naming(self.path):
+            self.inner[place] = pixels

@@ -1,36 +1,32 @@
-"""Which module reads and writes which files.
+"""Reads and writes image files of every format.
 
-Not for: the formats themselves, one module a family; results that are written bit by bit
-(targets.py).
+Not for: the formats themselves, one module a family.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.core.errors import FileError, KpacError, MissingExtraError
-from napari_kpac.core.files import replacing
-from napari_kpac.images import plain, raw, tiff, zarrs
-from napari_kpac.images.bounds import check_claim
-from napari_kpac.images.metadata import Metadata
+from napari_kpac.core.files import replacing, temporary_beside
+from napari_kpac.images import photos, tiff, zarr_files
+from napari_kpac.images.arrays import MappedArray
+from napari_kpac.images.metadata import Metadata, check_claim
 
-PLAIN, TIFF, ZARR, RAW = plain.SUFFIXES, tiff.SUFFIXES, zarrs.SUFFIXES, raw.SUFFIXES
+PLAIN, RAW = photos.SUFFIXES, photos.RAW_SUFFIXES
+TIFF, ZARR = tiff.SUFFIXES, zarr_files.SUFFIXES
 SUFFIXES = PLAIN + TIFF
 """Endings of single files that can be read and written."""
 WRITABLE = SUFFIXES + ZARR
-READABLE = WRITABLE + RAW
-
-UNREADABLE = Exception
-"""What libraries raise for files that are damaged, or no images: there is no end to the list,
-every codec has an error of its own."""
 
 
 @dataclass
@@ -54,10 +50,22 @@ class ImageFile:
 
 
 def is_image_file(path: Path) -> bool:
-    """Tell by name (or, of a folder, by what is in it) whether this can be read."""
+    """Return True if this can be read, by its name or, for a folder, by what is in it."""
     if path.is_dir():
-        return zarrs.is_zarr(path) or path.suffix.lower() in ZARR
+        return zarr_files.is_zarr(path) or path.suffix.lower() in ZARR
     return path.suffix.lower() in PLAIN + TIFF + RAW
+
+
+def list_images(folder: Path) -> list[Path]:
+    """Return the images in a folder, by name; hidden files are left alone."""
+    try:
+        return sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        )
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be read as a folder ({error.strerror})") from error
 
 
 def open_image(path: Path, *, whole: bool = False) -> ImageFile:
@@ -65,40 +73,63 @@ def open_image(path: Path, *, whole: bool = False) -> ImageFile:
 
     Large TIFF files and Zarr arrays stay where they are, unless they are wanted whole.
     """
-    stack = ExitStack()
     suffix = path.suffix.lower()
-    try:
-        with stack:
-            if suffix in ZARR or zarrs.is_zarr(path):
-                array, metadata = zarrs.read(path)
-            elif suffix in TIFF:
-                array, metadata = tiff.read(path, stack, whole=whole)
-            elif suffix in RAW:
-                array, metadata = raw.read(path)
-            else:
-                array, metadata = plain.read(path)
-            if 0 in array.shape:
-                raise FileError(f"{path}: an empty image, of shape {tuple(array.shape)}")
-            if whole:
-                array = _whole(path, array)
-            return ImageFile(path, array, metadata, stack.pop_all())
-    except FileNotFoundError as error:
-        raise FileError(f"{path}: there is no such file") from error
-    except KpacError:
-        raise
-    except MemoryError as error:
-        raise FileError(f"{path}: too large for the memory that is free") from error
-    except UNREADABLE as error:
-        raise FileError(f"{path}: cannot be read as an image ({error})") from error
+    with _reading(path), ExitStack() as stack:
+        if suffix in ZARR or zarr_files.is_zarr(path):
+            array, metadata = zarr_files.read(path)
+        elif suffix in TIFF:
+            array, metadata = tiff.read(path, stack, whole=whole)
+        elif suffix in RAW:
+            array, metadata = photos.read_raw(path)
+        else:
+            array, metadata = photos.read(path)
+        if 0 in array.shape:
+            raise FileError(f"{path}: an empty image, of shape {tuple(array.shape)}")
+        if whole:
+            array = _load(path, array)
+        return ImageFile(path, array, metadata, stack.pop_all())
 
 
-def _whole(path: Path, array: Any) -> npt.NDArray[Any]:
+def _load(path: Path, array: Any) -> npt.NDArray[Any]:
     """Load what may lie in a store, where gaps take no room."""
     if not isinstance(array, np.ndarray):
         files = path.rglob("*") if path.is_dir() else (path,)
         stored = sum(each.stat().st_size for each in files if each.is_file())
         check_claim(path, math.prod(array.shape) * np.dtype(array.dtype).itemsize, stored)
     return np.asarray(array[...])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever libraries raise into errors that name the file.
+
+    There is no end to the list of what they raise for files that are damaged, or no images:
+    every codec has an error of its own.
+    """
+    try:
+        yield
+    except KpacError:
+        raise
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: there is no such file") from error
+    except MemoryError as error:
+        raise FileError(f"{path}: too large for the memory that is free") from error
+    except Exception as error:
+        raise FileError(f"{path}: cannot be read as an image ({error})") from error
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Return height and width of what :func:`read_image` would give, from the header alone.
+
+    A file that seems to be cut off is read whole, to be sure.
+
+    Raises
+    ------
+    FileError
+        If the file holds no single image of a common type, or ends too early.
+    """
+    with _reading(path):
+        return tiff.size(path) if path.suffix.lower() in TIFF else photos.size(path)
 
 
 def read_image(path: Path) -> npt.NDArray[Any]:
@@ -117,19 +148,48 @@ def read_mask(path: Path) -> npt.NDArray[Any]:
     return pixels[..., 0]
 
 
+def description_of(path: Path) -> Any:
+    """Return the record that a result carries, as plain values; None where it has none."""
+    suffix = path.suffix.lower()
+    try:
+        if suffix in ZARR or zarr_files.is_zarr(path):
+            return zarr_files.description(path)
+        if suffix == ".npy":
+            text = json.loads(path.with_name(f"{path.name}.json").read_text("utf-8"))["description"]
+        else:
+            text = tiff.description(path) if suffix in TIFF else photos.description(path)
+        return json.loads(text)
+    except MissingExtraError:
+        raise
+    except Exception:  # of a file that is damaged, or no image
+        return None
+
+
 def write_image(
     path: Path, image: Any, description: str = "", metadata: Metadata | None = None
 ) -> Path:
     """Write an image, whole or not at all; the description goes into the file."""
+    _check_target(path, image.shape, image.dtype, SUFFIXES)
+    return _write(path, image, description, metadata or Metadata())
+
+
+def _check_target(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffixes: tuple[str, ...]
+) -> None:
+    """Raise where a file of that name cannot hold these pixels."""
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise FileError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}")
-    metadata = metadata or Metadata()
+    if suffix not in suffixes:
+        raise FileError(f"{path}: the name must end in one of {', '.join(suffixes)}")
+    if suffix in PLAIN:
+        photos.check(path, shape, dtype)
+
+
+def _write(path: Path, image: Any, description: str, metadata: Metadata) -> Path:
     with replacing(path) as temporary:
-        if suffix in TIFF:
+        if path.suffix.lower() in TIFF:
             tiff.write(temporary, image, metadata, description)
         else:
-            plain.write(temporary, np.asarray(image), metadata, description, suffix)
+            photos.write(temporary, np.asarray(image), metadata, description)
     return path
 
 
@@ -140,18 +200,76 @@ def write_map(path: Path, values: npt.NDArray[np.float32], description: str = ""
     return write_image(path, np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8), description)
 
 
-def description_of(path: Path) -> Any:
-    """Return the record that a result carries, as plain values; None where it has none."""
-    suffix = path.suffix.lower()
-    try:
-        if suffix in ZARR or zarrs.is_zarr(path):
-            return zarrs.description(path)
-        if suffix == ".npy":
-            text = json.loads(path.with_name(f"{path.name}.json").read_text("utf-8"))["description"]
-        else:
-            text = tiff.description(path) if suffix in TIFF else plain.description(path)
-        return json.loads(text)
-    except MissingExtraError:
-        raise
-    except UNREADABLE:
-        return None
+class Target(Protocol):
+    """A file that is being written part by part, and appears when it is complete."""
+
+    out: Any
+    """Takes pixels: an array of the whole shape that can be assigned to."""
+
+    def finish(self, description: str) -> None:
+        """Complete the file and let it appear under its name."""
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+
+
+def start_image(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    metadata: Metadata | None = None,
+    *,
+    streamed: bool = False,
+) -> Target:
+    """Begin a file of that shape; ``streamed``: its pixels are not to be kept in memory.
+
+    Raises
+    ------
+    FileError
+        If a file of that name cannot hold these pixels, or there is no room for them.
+    """
+    _check_target(path, shape, dtype, WRITABLE)
+    metadata = metadata or Metadata()
+    if path.suffix.lower() in ZARR:
+        return zarr_files.ZarrTarget(path, shape, dtype, metadata)
+    return _FileTarget(path, shape, dtype, metadata, streamed=streamed)
+
+
+class _FileTarget:
+    """One file; pixels are collected in memory, or in a file beside it."""
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        metadata: Metadata,
+        *,
+        streamed: bool,
+    ) -> None:
+        self.path, self.metadata = path, metadata
+        self.scratch: Path | None = None
+        self.out: Any = None
+        if not streamed:
+            self.out = np.empty(shape, dtype)
+            return
+        self.scratch = temporary_beside(path, ".raw")
+        try:
+            self.out = MappedArray(self.scratch, shape, dtype)
+            self.out.allocate()
+        except BaseException:
+            self.discard()
+            raise
+
+    def finish(self, description: str) -> None:
+        """Write the file under a temporary name, then rename it."""
+        try:
+            _write(self.path, self.out, description, self.metadata)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove what was collected."""
+        self.out = None
+        if self.scratch is not None:
+            self.scratch.unlink(missing_ok=True)

@@ -1,28 +1,44 @@
-"""What a file says of its pixels, and what goes into the file that is made from it.
+"""What a file says of its pixels: what is kept of it, and what cannot be true.
 
-Not for: any one format.
+Claims are checked before any memory is taken or another file is opened. Not for: any one format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
+import psutil
 from PIL import Image
 
-Array = npt.NDArray[Any]
+from napari_kpac.core.errors import FileError
+from napari_kpac.images.arrays import Array
 
-SMALLEST_SIZE = 1e-9
-"""Of a pixel in its unit, or a resolution; files keep fractions of 32-bit numbers."""
+MIN_PIXEL_SIZE = 1e-9
+"""In any unit; also of a resolution. Files keep fractions of 32-bit numbers."""
 ORIENTATION = 0x0112
+TURNED = (5, 6, 7, 8)
+"""Orientations that swap height and width."""
 EXIF_IFD, GPS_IFD = 0x8769, 0x8825
 MAKER_NOTE = 0x927C
-ABOUT_THE_PHOTOGRAPH = (0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x013C, 0x8298)
+PHOTOGRAPH_TAGS = (0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x013C, 0x8298)
 """Tags of a photograph that do not describe how its pixels are stored: description, make,
 model, software, date, artist, computer, copyright."""
+
+UNCHECKED_BYTES = 64_000_000
+"""Any file may claim so much."""
+MAX_EXPANSION = 50_000
+"""Bytes of pixels that a byte of a file can stand for: much more than real images have."""
+MAX_DEFLATE_EXPANSION = 1_100
+"""The same for DEFLATE, which cannot do better."""
+MAX_PLANES = 10_000_000
+MAX_SIDE_PX = 2**31
+_OME_COUNTS = ("NumPlanes", "PlaneCount", "IFD", "SamplesPerPixel", "FirstC", "FirstT", "FirstZ")
+_OME_SIDES = ("SizeX", "SizeY", "SizeZ", "SizeC", "SizeT")
 
 
 @dataclass(frozen=True)
@@ -61,21 +77,23 @@ class Metadata:
             return None
         return (self.scale["Y"], self.scale["X"]), self.units.get("X", "pixel")
 
+    def has_colour(self, shape: tuple[int, ...]) -> bool:
+        """Return True if the last axis of an array of that shape is colour."""
+        return len(shape) >= 3 and shape[-1] in (3, 4) and self.axes[-1:] in ("S", "")
+
 
 def _is_size(value: Any) -> bool:
-    """Tell whether something can be the size of a pixel, or a number of pixels per unit."""
-    return isinstance(value, int | float) and SMALLEST_SIZE <= value <= 1 / SMALLEST_SIZE
+    return isinstance(value, int | float) and MIN_PIXEL_SIZE <= value <= 1 / MIN_PIXEL_SIZE
 
 
 def fitting_icc(profile: Any, channels: int) -> bytes | None:
     """Return a profile if it is one for pixels with that many channels."""
     if not isinstance(profile, bytes) or len(profile) < 128:
         return None
-    wanted = b"GRAY" if channels < 3 else b"RGB "
-    return profile if profile[16:20] == wanted else None
+    return profile if profile[16:20] == (b"GRAY" if channels < 3 else b"RGB ") else None
 
 
-def plain_exif(exif: Image.Exif, tags: tuple[int, ...] | None = None) -> bytes | None:
+def encode_exif(exif: Image.Exif, tags: tuple[int, ...] | None = None) -> bytes | None:
     """Encode EXIF without its orientation; only some tags of its first part, if told so."""
     kept = Image.Exif()
     for tag, value in exif.items():
@@ -97,17 +115,28 @@ def plain_exif(exif: Image.Exif, tags: tuple[int, ...] | None = None) -> bytes |
         return None
 
 
-def exif_up_to(size: int, block: bytes | None) -> bytes | None:
+def read_tiff_exif(path: Path, tags: tuple[int, ...]) -> bytes | None:
+    """Encode the EXIF of a TIFF file, or one that is TIFF inside; None where there is none."""
+    exif = Image.Exif()
+    try:
+        with path.open("rb") as file:
+            exif.load_from_fp(file)
+            return encode_exif(exif, tags)
+    except (OSError, ValueError, SyntaxError, KeyError, TypeError, struct.error):
+        return None
+
+
+def exif_up_to(max_bytes: int, block: bytes | None) -> bytes | None:
     """Return an EXIF block that is not longer: without the maker's notes, if need be."""
-    if block is None or len(block) <= size:
+    if block is None or len(block) <= max_bytes:
         return block
-    exif = load_exif(block)
+    exif = decode_exif(block)
     exif.get_ifd(EXIF_IFD).pop(MAKER_NOTE, None)
-    shorter = plain_exif(exif)
-    return shorter if shorter is not None and len(shorter) <= size else None
+    shorter = encode_exif(exif)
+    return shorter if shorter is not None and len(shorter) <= max_bytes else None
 
 
-def load_exif(block: bytes) -> Image.Exif:
+def decode_exif(block: bytes) -> Image.Exif:
     """Decode an EXIF block."""
     exif = Image.Exif()
     exif.load(b"Exif\0\0" + block)
@@ -116,10 +145,90 @@ def load_exif(block: bytes) -> Image.Exif:
 
 def upright(pixels: Array, orientation: int) -> Array:
     """Turn an image (H, W, ...) the right way up, by the number that EXIF gives for it."""
-    if orientation in (5, 6, 7, 8):
+    if orientation in TURNED:
         pixels = np.swapaxes(pixels, 0, 1)
     if orientation in (3, 4, 7, 8):
         pixels = pixels[::-1]
     if orientation in (2, 3, 6, 7):
         pixels = pixels[:, ::-1]
     return np.ascontiguousarray(pixels)
+
+
+def check_claim(path: Path, claimed: int, stored: int, expansion: int = MAX_EXPANSION) -> None:
+    """Raise where a file cannot hold the pixels that it claims, or memory cannot.
+
+    Parameters
+    ----------
+    path
+        The file, for the message.
+    claimed
+        Bytes that its pixels would take.
+    stored
+        Bytes that it has.
+    expansion
+        Bytes of pixels that one byte of the file can stand for.
+    """
+    if claimed <= UNCHECKED_BYTES:
+        return
+    if claimed > expansion * stored:
+        raise FileError(
+            f"{path}: claims {_size(claimed)} of pixels, but has only {_size(stored)}; it is "
+            "damaged or cut off, get it again"
+        )
+    free = psutil.virtual_memory().available
+    if claimed > free:
+        raise FileError(
+            f"{path}: needs {_size(claimed)} of memory, and {_size(free)} are free; cut it into "
+            "parts, or close other programs"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.3f} MB"
+
+
+def check_ome(path: Path, description: Any) -> None:
+    """Raise where a description of OME-TIFF names files elsewhere, or absurd numbers of planes.
+
+    TIFF readers open the files that it names and make lists as long as it says.
+    """
+    for table in _tables(description):
+        name = table.get("FileName")
+        if name is not None and not _is_plain(str(name)):
+            raise FileError(
+                f"{path}: names a part of it as {str(name)[:80]!r}; parts must lie in the same "
+                "folder"
+            )
+        for key, value in table.items():
+            most = MAX_PLANES if key in _OME_COUNTS else MAX_SIDE_PX if key in _OME_SIDES else None
+            if most is None or isinstance(value, dict | list):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+                raise FileError(
+                    f"{path}: its OME description has {key}={str(value)[:40]}; it is damaged"
+                )
+        if "Start" in table and "End" in table:
+            _check_steps(path, [table.get(key, 1) for key in ("Start", "End", "Step")])
+
+
+def _tables(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+    inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for value in inside:
+        yield from _tables(value)
+
+
+def _is_plain(name: str) -> bool:
+    """Return True if this is the name of a file, without any folder, on every system."""
+    return not set(name) & set("/\\:\0") and name not in ("", ".", "..")
+
+
+def _check_steps(path: Path, steps: list[Any]) -> None:
+    try:
+        start, end, step = map(float, steps)
+        fits = abs((end - start) / step) <= MAX_PLANES
+    except (TypeError, ValueError, ZeroDivisionError):
+        fits = False
+    if not fits:
+        raise FileError(f"{path}: its OME description has a series of {steps}; it is damaged")

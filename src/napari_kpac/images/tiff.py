@@ -1,6 +1,6 @@
 """TIFF files of all kinds: plain, ImageJ's and OME; stacks, tiles, BigTIFF.
 
-Not for: what they say of their pixels (tiff_metadata.py).
+Not for: other formats, EXIF in general (metadata.py).
 """
 
 from __future__ import annotations
@@ -18,32 +18,252 @@ from typing import Any
 
 import numpy as np
 import tifffile
-from PIL import Image, TiffImagePlugin
+from PIL import TiffImagePlugin
 
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.units import PIXEL, SECONDS, short_unit
-from napari_kpac.images.arrays import MappedArray, StoredArray
-from napari_kpac.images.bounds import SPARSE, check_claim, check_ome
+from napari_kpac.images.arrays import Array, MappedArray, StoredArray
 from napari_kpac.images.metadata import (
-    ABOUT_THE_PHOTOGRAPH,
     EXIF_IFD,
     GPS_IFD,
-    Array,
+    MAX_EXPANSION,
+    ORIENTATION,
+    PHOTOGRAPH_TAGS,
+    TURNED,
     Metadata,
+    check_claim,
+    check_ome,
+    decode_exif,
     fitting_icc,
-    load_exif,
-    plain_exif,
+    read_tiff_exif,
     upright,
 )
 
-_STAND_INS = {EXIF_IFD: EXIF_IFD - 1, GPS_IFD: GPS_IFD + 1}
+SUFFIXES = (".tif", ".tiff")
+WHOLE_UP_TO_BYTES = 64_000_000
+"""Smaller files are read whole."""
+CLASSIC_UP_TO_BYTES = 4_000_000_000
+"""Larger ones become BigTIFF."""
+TILED_FROM_BYTES = 16_000_000
+"""Larger pages are copied in tiles."""
+TILE_SIDE_PX = 512
+UNPACKED_EXPANSION = 8
+"""Bytes of pixels for a byte of a file without compression: bits become bytes."""
+
+_BIGTIFF_VERSION = 43
+_PLACEHOLDERS = {EXIF_IFD: EXIF_IFD - 1, GPS_IFD: GPS_IFD + 1}
 """Unused tags that hold the places of the EXIF parts until these are appended."""
 _ASCII, _LONG, _LONG8 = 2, 4, 16
-_DESCRIPTION, _SOFTWARE = 0x010E, 0x0131
+_EXIF_TAGS = tuple(tag for tag in PHOTOGRAPH_TAGS if tag not in (0x010E, 0x0131))
+"""All but description and software, which are our own."""
 _OME_SIZES = {"X": "PhysicalSizeX", "Y": "PhysicalSizeY", "Z": "PhysicalSizeZ",
               "T": "TimeIncrement"}  # fmt: skip
 _IMAGEJ_AXES = "TZCYXS"
 _IMAGEJ_OWN = ("mode", "loop", "min", "max", "Labels", "Ranges", "LUTs")
+
+
+def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Metadata]:
+    """Open a file; large ones stay on the disk, and open until the stack is closed."""
+    file = stack.enter_context(opened(path))
+    series = _series(path, file)
+    page = series.keyframe
+    photometric = page.photometric.name
+    if photometric not in ("MINISBLACK", "MINISWHITE", "RGB", "PALETTE", "YCBCR"):
+        raise FileError(f"{path}: {photometric} colours cannot be read; convert it to RGB first")
+    metadata = read_metadata(file, series)
+    samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1
+    if samples not in (1, 3, 4):
+        raise FileError(f"{path}: {samples} values a pixel; must be grey, RGB or RGBA")
+    orientation = int(page.tags.valueof(ORIENTATION, default=1))
+    # What has to be rearranged is rearranged in memory.
+    in_order = series.axes.endswith("YXS" if "S" in series.axes else "YX")
+    in_memory = photometric == "PALETTE" or orientation != 1 or not in_order
+    check_series(path, file, series, whole=whole or in_memory)
+    if in_memory or whole or series.nbytes <= WHOLE_UP_TO_BYTES:
+        array = _loaded(series, orientation)
+    else:
+        array = _lazy_array(path, series)
+    return array, metadata
+
+
+def opened(path: Path) -> tifffile.TiffFile:
+    """Open a file whose description does not lead out of its folder.
+
+    Kinds that gather their pages by an index of files are read as the plain files they also are.
+    """
+    file = tifffile.TiffFile(path, is_ndtiff=False, is_mmstack=False)
+    try:
+        _check_pages(path, file)
+        if file.is_ome:
+            check_ome(path, tifffile.xml2dict(file.ome_metadata or ""))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_pages(path: Path, file: tifffile.TiffFile) -> None:
+    """Raise where the directories of a file lead in a circle: readers would go round for ever."""
+    kind, handle = file.tiff, file.filehandle
+    handle.seek(kind.offsetsize if kind.version == _BIGTIFF_VERSION else 4)
+    seen: set[int] = set()
+    while True:
+        place = handle.read(kind.offsetsize)
+        if len(place) < kind.offsetsize:
+            return
+        (offset,) = struct.unpack(kind.offsetformat, place)
+        if offset == 0 or offset >= handle.size:
+            return
+        if offset in seen:
+            raise FileError(f"{path}: its pages lead back to one another; it is damaged")
+        seen.add(offset)
+        handle.seek(offset)
+        count = handle.read(kind.tagnosize)
+        if len(count) < kind.tagnosize:
+            return
+        handle.seek(struct.unpack(kind.tagnoformat, count)[0] * kind.tagsize, os.SEEK_CUR)
+
+
+def check_series(path: Path, file: tifffile.TiffFile, series: Any, *, whole: bool) -> None:
+    """Raise where pixels cannot be in the file, or a part of them (or all) not in memory."""
+    pages = [page for page in series.pages if page is not None]
+    files = {page.parent for page in pages} | {file}
+    stored = sum(Path(each.filehandle.path).stat().st_size for each in files)
+    if any(max(page.databytecounts, default=0) > stored for page in pages):
+        raise FileError(f"{path}: a part of it is longer than the file; it is damaged or cut off")
+    most = UNPACKED_EXPANSION if series.keyframe.compression == 1 else MAX_EXPANSION
+    check_claim(path, math.prod(series.keyframe.chunks) * series.dtype.itemsize, stored, most)
+    if whole or series.dataoffset is not None:
+        check_claim(path, series.nbytes, stored, most)
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Return height and width of a file with one image of a common type."""
+    with opened(path) as file:
+        shape, dtype = file.series[0].shape, file.series[0].dtype
+        if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] > 4):
+            raise ValueError(f"shape {shape} is not that of one image")
+        if dtype not in (np.uint8, np.uint16) and not np.issubdtype(dtype, np.floating):
+            raise ValueError(f"pixels of type {dtype} are not supported")
+        check_series(path, file, file.series[0], whole=True)
+        page = file.pages.first
+        if max(np.add(page.dataoffsets, page.databytecounts)) > path.stat().st_size:
+            raise ValueError("the file is cut off")
+        height, width = int(shape[0]), int(shape[1])
+        turned = int(page.tags.valueof(ORIENTATION, default=1)) in TURNED
+        return (width, height) if turned else (height, width)
+
+
+def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
+    """Write an array; one that lies in a file is copied part by part."""
+    shape, dtype = tuple(image.shape), np.dtype(image.dtype)
+    own = metadata.extra.get("tiff", {})
+    colour = metadata.has_colour(shape)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    about: dict[str, Any] = {
+        "photometric": "rgb" if colour else own.get("photometric", "minisblack"),
+        "extratags": exif_tags(metadata),
+        **flavour_of(metadata, shape, dtype, description),
+    }
+    if metadata.icc:
+        about["iccprofile"] = metadata.icc
+    if metadata.resolution and not about.get("resolution"):
+        about["resolution"] = metadata.resolution
+        about["resolutionunit"] = metadata.resolution_unit
+    big = size > CLASSIC_UP_TO_BYTES or bool(own.get("big"))
+    about |= {"imagej": True} if about.get("imagej") else {"bigtiff": big, "byteorder": "<"}
+    if isinstance(image, np.ndarray):
+        tifffile.imwrite(path, image, **about)
+    elif about.get("imagej"):
+        tifffile.imwrite(path, image.mapped(), **about)
+    else:
+        start = len(shape) - (3 if colour else 2)
+        if size // max(1, math.prod(shape[:start])) > TILED_FROM_BYTES:
+            about["tile"] = (TILE_SIDE_PX, TILE_SIDE_PX)
+        parts = _parts(image, start, tiled="tile" in about)
+        tifffile.imwrite(path, parts, shape=shape, dtype=dtype, **about)
+    check_whole(path)
+    if metadata.exif and not about.get("imagej"):
+        append_exif(path, metadata)
+
+
+def check_whole(path: Path) -> None:
+    """Raise where the end of the pixels is missing: NumPy does not notice that the disk is full."""
+    with tifffile.TiffFile(path) as file:
+        ends = [
+            offset + count
+            for page in (file.pages.first, file.pages[len(file.pages) - 1])
+            for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True)
+        ]
+        series = file.series[0]
+        if series.dataoffset is not None:
+            ends.append(series.dataoffset + series.nbytes)
+    if path.stat().st_size < max(ends):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def description(path: Path) -> str:
+    """Return the description that was put into a file, empty where there is none."""
+    with opened(path) as file:
+        if file.is_imagej:
+            return str((file.imagej_metadata or {}).get("Info", ""))
+        if file.is_ome:
+            image = tifffile.xml2dict(file.ome_metadata or "").get("OME", {}).get("Image", {})
+            found = image.get("Description", "") if isinstance(image, dict) else ""
+            return found if isinstance(found, str) else json.dumps(found)
+        return str(file.pages.first.description)
+
+
+def _series(path: Path, file: tifffile.TiffFile) -> Any:
+    """Return what the file shows; thumbnails beside it do not count."""
+    full = [series for series in file.series if not series.keyframe.is_reduced]
+    if not full:
+        raise FileError(f"{path}: cannot be read as an image (there is no page in it)")
+    if len(full) > 1:
+        raise FileError(
+            f"{path}: holds {len(full)} images or stacks of different kinds; save them as files "
+            "of their own first"
+        )
+    return full[0]
+
+
+def _loaded(series: Any, orientation: int) -> Array:
+    pixels: Array = series.asarray()
+    page = series.keyframe
+    if page.photometric.name == "PALETTE" and page.colormap is not None:
+        return upright(np.moveaxis(page.colormap[:, pixels], 0, -1), orientation)
+    if "S" in series.axes and not series.axes.endswith("S"):
+        pixels = np.moveaxis(pixels, series.axes.index("S"), -1)
+    if orientation != 1 and pixels.ndim <= 3:
+        pixels = upright(pixels, orientation)
+    return np.ascontiguousarray(pixels)
+
+
+def _lazy_array(path: Path, series: Any) -> Any:
+    """Return the pixels as an array that reads what it is asked for."""
+    if series.dataoffset is not None:
+        stored = np.dtype(series.parent.byteorder + series.dtype.char)
+        rows = series.axes.index("Y")
+        return MappedArray(path, series.shape, stored, series.dataoffset, rows=rows)
+    try:
+        import zarr
+    except ImportError:
+        # Only the memory that it takes differs.
+        return series.asarray()
+    return StoredArray(path, zarr.open(series.aszarr(level=0), mode="r"))
+
+
+def _parts(image: Any, start: int, *, tiled: bool) -> Iterator[Array]:
+    """Read an array page by page, or tile by tile; ``start`` is the axis of the rows."""
+    height, width = image.shape[start : start + 2]
+    for index in np.ndindex(tuple(image.shape)[:start]):
+        if not tiled:
+            yield image[index]
+            continue
+        side = TILE_SIDE_PX
+        for top in range(0, height, side):
+            for left in range(0, width, side):
+                yield image[(*index, slice(top, top + side), slice(left, left + side))]
 
 
 def read_metadata(file: tifffile.TiffFile, series: Any) -> Metadata:
@@ -72,7 +292,7 @@ def read_metadata(file: tifffile.TiffFile, series: Any) -> Metadata:
         own |= {"flavour": "imagej", **_read_imagej(file, resolution, scale, units)}
     return Metadata(
         icc=fitting_icc(tags.valueof(34675), samples),
-        exif=_read_exif(file),
+        exif=read_tiff_exif(Path(file.filehandle.path), _EXIF_TAGS),
         resolution=resolution,
         resolution_unit=unit,  # type: ignore[arg-type]
         axes=axes,
@@ -85,7 +305,7 @@ def read_metadata(file: tifffile.TiffFile, series: Any) -> Metadata:
 def flavour_of(
     metadata: Metadata, shape: tuple[int, ...], dtype: np.dtype[Any], description: str
 ) -> dict[str, Any]:
-    """Say how the description and the sizes of pixels are written: OME, ImageJ or plain."""
+    """Return how description and sizes of pixels are written: as OME, ImageJ or plain."""
     own = metadata.extra.get("tiff", {})
     flavour = own.get("flavour", "ome" if metadata.scale else "plain")
     axes = metadata.axes if len(metadata.axes) == len(shape) else ""
@@ -110,14 +330,14 @@ def exif_tags(metadata: Metadata) -> list[tuple[Any, ...]]:
     """Return tags that go into a file at once: texts, and places for the parts of EXIF."""
     if not metadata.exif:
         return []
-    exif = load_exif(metadata.exif)
+    exif = decode_exif(metadata.exif)
     found: list[tuple[Any, ...]] = []
-    for tag in ABOUT_THE_PHOTOGRAPH:
+    for tag in _EXIF_TAGS:
         value = exif.get(tag)
-        if isinstance(value, str) and tag not in (_DESCRIPTION, _SOFTWARE):
+        if isinstance(value, str):
             found.append((tag, _ASCII, 0, value.encode("ascii", "replace"), True))
     big = bool(metadata.extra.get("tiff", {}).get("big"))
-    for part, place in _STAND_INS.items():
+    for part, place in _PLACEHOLDERS.items():
         if exif.get_ifd(part):
             found.append((place, _LONG8 if big else _LONG, 1, 0, True))
     return found
@@ -125,12 +345,12 @@ def exif_tags(metadata: Metadata) -> list[tuple[Any, ...]]:
 
 def append_exif(path: Path, metadata: Metadata) -> None:
     """Put the parts of EXIF behind the pixels and enter them where a place was left."""
-    exif = load_exif(metadata.exif or b"")
+    exif = decode_exif(metadata.exif or b"")
     with tifffile.TiffFile(path, mode="r+") as file:
         handle, tags = file.filehandle, file.pages.first.tags
         header = b"II+\0\x08\0\0\0" if file.is_bigtiff else b"II*\0\x08\0\0\0"
         pointer = "<Q" if file.is_bigtiff else "<I"
-        for part, place in _STAND_INS.items():
+        for part, place in _PLACEHOLDERS.items():
             tag = tags.get(place)
             if tag is None:
                 continue
@@ -147,16 +367,6 @@ def append_exif(path: Path, metadata: Metadata) -> None:
             handle.write(struct.pack("<H", part))
             handle.seek(tag.valueoffset)
             handle.write(struct.pack(pointer, start))
-
-
-def _read_exif(file: tifffile.TiffFile) -> bytes | None:
-    exif = Image.Exif()
-    try:
-        with Path(file.filehandle.path).open("rb") as handle:
-            exif.load_from_fp(handle)
-            return plain_exif(exif, tuple(set(ABOUT_THE_PHOTOGRAPH) - {_DESCRIPTION, _SOFTWARE}))
-    except (OSError, ValueError, SyntaxError, KeyError, TypeError, struct.error):
-        return None
 
 
 def _read_ome(
@@ -207,208 +417,3 @@ def _fits_imagej(axes: str, dtype: np.dtype[Any]) -> bool:
     order = [_IMAGEJ_AXES.find(axis) for axis in axes]
     fits = dtype in (np.uint8, np.uint16, np.float32) and not ("S" in axes and dtype != np.uint8)
     return fits and -1 not in order and order == sorted(order)
-
-
-SUFFIXES = (".tif", ".tiff")
-WHOLE_UP_TO = 64_000_000
-"""Bytes: smaller files are read whole."""
-CLASSIC_UP_TO = 4_000_000_000
-"""Bytes: larger ones become BigTIFF."""
-TILED_FROM = 16_000_000
-"""Bytes of a page: larger ones are copied in tiles."""
-TILE = 512
-JOINING = "YX"
-BIG = 43
-"""Version in the header of BigTIFF."""
-UNPACKED = 8
-"""Bytes of pixels for a byte of a file without compression: bits become bytes."""
-
-
-def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Metadata]:
-    """Open a file; large ones stay on the disk, and open until the stack is closed."""
-    file = stack.enter_context(opened(path))
-    series = _series(path, file)
-    page = series.keyframe
-    photometric = page.photometric.name
-    if photometric not in ("MINISBLACK", "MINISWHITE", "RGB", "PALETTE", "YCBCR"):
-        raise FileError(f"{path}: {photometric} colours cannot be read; convert it to RGB first")
-    metadata = read_metadata(file, series)
-    samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1
-    if samples not in (1, 3, 4):
-        raise FileError(f"{path}: {samples} values a pixel; must be grey, RGB or RGBA")
-    orientation = int(page.tags.valueof(274, default=1))
-    # What has to be rearranged is rearranged in memory.
-    in_memory = photometric == "PALETTE" or orientation != 1 or not _in_order(series.axes)
-    check_series(path, file, series, whole=whole or in_memory)
-    if in_memory or whole or series.nbytes <= WHOLE_UP_TO:
-        array = _loaded(series, orientation)
-    else:
-        array = _left_there(path, series)
-    return array, metadata
-
-
-def opened(path: Path) -> tifffile.TiffFile:
-    """Open a file whose description does not lead out of its folder.
-
-    Kinds that gather their pages by an index of files are read as the plain files they also are.
-    """
-    file = tifffile.TiffFile(path, is_ndtiff=False, is_mmstack=False)
-    try:
-        _check_pages(path, file)
-        if file.is_ome:
-            check_ome(path, tifffile.xml2dict(file.ome_metadata or ""))
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
-def _check_pages(path: Path, file: tifffile.TiffFile) -> None:
-    """Raise where the directories of a file lead in a circle: readers would go round for ever."""
-    kind, handle = file.tiff, file.filehandle
-    handle.seek(kind.offsetsize if kind.version == BIG else 4)
-    seen: set[int] = set()
-    while True:
-        place = handle.read(kind.offsetsize)
-        if len(place) < kind.offsetsize:
-            return
-        (offset,) = struct.unpack(kind.offsetformat, place)
-        if offset == 0 or offset >= handle.size:
-            return
-        if offset in seen:
-            raise FileError(f"{path}: its pages lead back to one another; it is damaged")
-        seen.add(offset)
-        handle.seek(offset)
-        count = handle.read(kind.tagnosize)
-        if len(count) < kind.tagnosize:
-            return
-        handle.seek(struct.unpack(kind.tagnoformat, count)[0] * kind.tagsize, os.SEEK_CUR)
-
-
-def check_series(path: Path, file: tifffile.TiffFile, series: Any, *, whole: bool) -> None:
-    """Raise where pixels cannot be in the file, or a part of them (or all) not in memory."""
-    pages = [page for page in series.pages if page is not None]
-    files = {page.parent for page in pages} | {file}
-    stored = sum(Path(each.filehandle.path).stat().st_size for each in files)
-    if any(max(page.databytecounts, default=0) > stored for page in pages):
-        raise FileError(f"{path}: a part of it is longer than the file; it is damaged or cut off")
-    most = UNPACKED if series.keyframe.compression == 1 else SPARSE
-    check_claim(path, math.prod(series.keyframe.chunks) * series.dtype.itemsize, stored, most)
-    if whole or series.dataoffset is not None:
-        check_claim(path, series.nbytes, stored, most)
-
-
-def write(path: Path, image: Any, metadata: Metadata, description: str) -> None:
-    """Write an array; one that lies in a file is copied part by part."""
-    shape, dtype = tuple(image.shape), np.dtype(image.dtype)
-    own = metadata.extra.get("tiff", {})
-    colour = len(shape) >= 3 and shape[-1] in (3, 4) and metadata.axes[-1:] in ("S", "")
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    about: dict[str, Any] = {
-        "photometric": "rgb" if colour else own.get("photometric", "minisblack"),
-        "extratags": exif_tags(metadata),
-        **flavour_of(metadata, shape, dtype, description),
-    }
-    if metadata.icc:
-        about["iccprofile"] = metadata.icc
-    if metadata.resolution and not about.get("resolution"):
-        about["resolution"] = metadata.resolution
-        about["resolutionunit"] = metadata.resolution_unit
-    big = size > CLASSIC_UP_TO or bool(own.get("big"))
-    about |= {"imagej": True} if about.get("imagej") else {"bigtiff": big, "byteorder": "<"}
-    if isinstance(image, np.ndarray):
-        tifffile.imwrite(path, image, **about)
-    elif about.get("imagej"):
-        tifffile.imwrite(path, image.mapped(), **about)
-    else:
-        start = len(shape) - (3 if colour else 2)
-        if size // max(1, math.prod(shape[:start])) > TILED_FROM:
-            about["tile"] = (TILE, TILE)
-        parts = _parts(image, start, tiled="tile" in about)
-        tifffile.imwrite(path, parts, shape=shape, dtype=dtype, **about)
-    check_whole(path)
-    if metadata.exif and not about.get("imagej"):
-        append_exif(path, metadata)
-
-
-def check_whole(path: Path) -> None:
-    """Raise where the end of the pixels is missing: NumPy does not notice that the disk is full."""
-    with tifffile.TiffFile(path) as file:
-        ends = [
-            offset + count
-            for page in (file.pages.first, file.pages[len(file.pages) - 1])
-            for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True)
-        ]
-        series = file.series[0]
-        if series.dataoffset is not None:
-            ends.append(series.dataoffset + series.nbytes)
-    if path.stat().st_size < max(ends):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def description(path: Path) -> str:
-    """Return the description that was put into a file, empty where there is none."""
-    with opened(path) as file:
-        if file.is_imagej:
-            return str((file.imagej_metadata or {}).get("Info", ""))
-        if file.is_ome:
-            image = tifffile.xml2dict(file.ome_metadata or "").get("OME", {}).get("Image", {})
-            found = image.get("Description", "") if isinstance(image, dict) else ""
-            return found if isinstance(found, str) else json.dumps(found)
-        return str(file.pages.first.description)
-
-
-def _series(path: Path, file: tifffile.TiffFile) -> Any:
-    """Return what the file shows; thumbnails beside it do not count."""
-    full = [series for series in file.series if not series.keyframe.is_reduced]
-    if not full:
-        raise FileError(f"{path}: cannot be read as an image (there is no page in it)")
-    if len(full) > 1:
-        raise FileError(
-            f"{path}: holds {len(full)} images or stacks of different kinds; save them as files "
-            "of their own first"
-        )
-    return full[0]
-
-
-def _in_order(axes: str) -> bool:
-    tail = axes.replace("S", "")
-    return tail.endswith(JOINING) and ("S" not in axes or axes.endswith("S"))
-
-
-def _loaded(series: Any, orientation: int) -> Array:
-    pixels: Array = series.asarray()
-    page = series.keyframe
-    if page.photometric.name == "PALETTE" and page.colormap is not None:
-        return upright(np.moveaxis(page.colormap[:, pixels], 0, -1), orientation)
-    if "S" in series.axes and not series.axes.endswith("S"):
-        pixels = np.moveaxis(pixels, series.axes.index("S"), -1)
-    if orientation != 1 and pixels.ndim <= 3:
-        pixels = upright(pixels, orientation)
-    return np.ascontiguousarray(pixels)
-
-
-def _left_there(path: Path, series: Any) -> Any:
-    """Return the pixels as an array that reads what it is asked for."""
-    if series.dataoffset is not None:
-        stored = np.dtype(series.parent.byteorder + series.dtype.char)
-        rows = series.axes.index("Y")
-        return MappedArray(path, series.shape, stored, series.dataoffset, rows=rows)
-    try:
-        import zarr
-    except ImportError:
-        # Only the memory that it takes differs.
-        return series.asarray()
-    return StoredArray(path, zarr.open(series.aszarr(level=0), mode="r"))
-
-
-def _parts(image: Any, start: int, *, tiled: bool) -> Iterator[Array]:
-    """Read an array page by page, or tile by tile; ``start`` is the axis of the rows."""
-    height, width = image.shape[start : start + 2]
-    for index in np.ndindex(tuple(image.shape)[:start]):
-        if not tiled:
-            yield image[index]
-            continue
-        for top in range(0, height, TILE):
-            for left in range(0, width, TILE):
-                yield image[(*index, slice(top, top + TILE), slice(left, left + TILE))]

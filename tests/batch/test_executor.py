@@ -12,15 +12,10 @@ import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.batch import (
-    DeblurFiles,
-    deblur_files,
-    find_images,
-    plan_items,
-    run_steps,
-    running,
-)
-from napari_kpac.batch.deblurring import DeblurSink
+from napari_kpac.batch import deblur_files, executor, files
+from napari_kpac.batch.deblur import DeblurAction, DeblurOutput
+from napari_kpac.batch.executor import run_steps
+from napari_kpac.batch.inputs import find_images, plan_items
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.images import read_image
@@ -70,8 +65,10 @@ def test_folders_patterns_and_their_order(photos, tmp_path, monkeypatch):
 
 def test_names_of_results(photos, tmp_path):
     def plan(names, output, **naming):
-        found = find_images([photos / name for name in names])
-        return [i.target for i in plan_items(found, output, suffixes=(".png", ".tif"), **naming)]
+        found = plan_items(
+            [photos / name for name in names], output, suffixes=(".png", ".tif"), **naming
+        )
+        return [item.target for item in found]
 
     out = tmp_path / "out"
     assert plan(["p1.png"], out) == [out / "p1.png"]
@@ -153,59 +150,67 @@ def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
     seen, main_thread = {}, threading.current_thread()
     next_read, waited = threading.Event(), []
 
-    class Watched(DeblurFiles):
-        def open(self, item, known=None):
+    class WatchedOutput(DeblurOutput):
+        def add(self, plane):
+            seen.setdefault("write", []).append(threading.current_thread())
+            super().add(plane)
+
+        def finish(self):
+            seen.setdefault("write", []).append(threading.current_thread())
+            return super().finish()
+
+    class Watched(DeblurAction):
+        def open(self, item, pixel_range=None):
             seen.setdefault("open", []).append(threading.current_thread())
             if item.first.name == "p2.png":
                 next_read.set()
-            return super().open(item, known)
+            return super().open(item, pixel_range)
 
-        def steps(self, opened, unit, loaded, out=None):
-            seen.setdefault("steps", []).append(threading.current_thread())
+        def compute(self, file, plane, loaded, pixels=None):
+            seen.setdefault("compute", []).append(threading.current_thread())
             # The first image is not let go before the second is being read.
             waited.append(next_read.wait(20))
-            return (yield from super().steps(opened, unit, loaded, out))
+            return (yield from super().compute(file, plane, loaded, pixels))
 
-        def sink(self, item, frame):
-            seen.setdefault("sink", []).append(threading.current_thread())
-            return super().sink(item, frame)
+        def output(self, item, info):
+            return WatchedOutput(item, info, None)
 
-    items = plan_items(find_images([photos]), tmp_path / "out", suffixes=(".png",))
+    items = plan_items([photos], tmp_path / "out", suffixes=(".png",))
     action = Watched.prepare(kpac.DeblurOptions(model=str(models[0])))
     assert len(finish(run_steps(items, action)).of("made")) == 3
     assert waited == [True] * 3
-    assert set(seen["steps"]) == {main_thread}
-    assert len(set(seen["open"])) == len(set(seen["sink"])) == 1
-    assert len({main_thread, *seen["open"], *seen["sink"]}) == 3
+    assert set(seen["compute"]) == {main_thread}
+    assert len(set(seen["open"])) == len(set(seen["write"])) == 1
+    assert len({main_thread, *seen["open"], *seen["write"]}) == 3
 
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_large_images_go_one_at_a_time(photos, models, tmp_path, monkeypatch, overlap):
     """Nothing is decoded or computed while one is being encoded, and freed memory is returned."""
-    monkeypatch.setattr(running, "LARGE", 1000)
+    monkeypatch.setattr(files, "LARGE", 1000)
     log = []
-    monkeypatch.setattr(running, "give_back", lambda: log.append("give back"))
+    monkeypatch.setattr(files, "give_back", lambda: log.append("give back"))
 
-    class Sink(DeblurSink):
+    class WatchedOutput(DeblurOutput):
         def finish(self):
             outcome = super().finish()
             log.append("written")
             return outcome
 
-    class Watched(DeblurFiles):
-        def open(self, item, known=None):
+    class Watched(DeblurAction):
+        def open(self, item, pixel_range=None):
             log.append("open")
-            return super().open(item, known)
+            return super().open(item, pixel_range)
 
-        def steps(self, opened, unit, loaded, out=None):
-            made = yield from super().steps(opened, unit, loaded, out)
+        def compute(self, file, plane, loaded, pixels=None):
+            computed = yield from super().compute(file, plane, loaded, pixels)
             log.append("computed")
-            return made
+            return computed
 
-        def sink(self, item, frame):
-            return Sink(item, frame)
+        def output(self, item, info):
+            return WatchedOutput(item, info, None)
 
-    items = plan_items(find_images([photos]), tmp_path / "out", suffixes=(".png",))
+    items = plan_items([photos], tmp_path / "out", suffixes=(".png",))
     action = Watched.prepare(kpac.DeblurOptions(model=str(models[0])))
     done = finish(run_steps(items, action, kpac.BatchOptions(overlap=overlap)))
     assert len(done.of("made")) == 3
@@ -335,23 +340,23 @@ def of(models):
 def test_one_is_read_ahead_and_one_written_behind(photos, models, tmp_path, monkeypatch):
     """And of large ones none: each is written before the next is read."""
     for limit, most in ((10**12, 3), (0, 1)):
-        monkeypatch.setattr(running, "LARGE", limit)
+        monkeypatch.setattr(files, "LARGE", limit)
         alive, log = set(), []
-        original_open, original_accept = DeblurFiles.open, running.Writer.accept
+        original_open, original_write = DeblurAction.open, files.FileTask.write
 
-        def open_(self, item, known=None, alive=alive, log=log, original=original_open):
+        def open_(self, item, pixel_range=None, alive=alive, log=log, original=original_open):
             alive.add(item.first)
             log.append(len(alive))
-            return original(self, item, known)
+            return original(self, item, pixel_range)
 
-        def accept(self, task, alive=alive, original=original_accept):
-            ended = original(self, task)
-            alive.difference_update(outcome.item.first for _, outcome in ended)
-            return ended
+        def write(self, plane, info=None, alive=alive, original=original_write):
+            outcome = original(self, plane, info)
+            alive.difference_update([outcome.item.first] if outcome else [])
+            return outcome
 
         with monkeypatch.context() as patched:
-            patched.setattr(DeblurFiles, "open", open_)
-            patched.setattr(running.Writer, "accept", accept)
+            patched.setattr(DeblurAction, "open", open_)
+            patched.setattr(files.FileTask, "write", write)
             report = finish(deblur_files([photos], tmp_path / str(most), of(models)))
         assert not report.failed
         assert len(log) > 2
@@ -362,21 +367,21 @@ def test_one_image_needs_no_thread(photos, models, tmp_path, monkeypatch):
     def never(*given):
         raise AssertionError("a thread was started")
 
-    monkeypatch.setattr(running, "ThreadPoolExecutor", never)
+    monkeypatch.setattr(executor, "ThreadPoolExecutor", never)
     report = finish(deblur_files([photos / "p1.png"], tmp_path / "one.png", of(models)))
     assert [outcome.state for outcome in report.outcomes] == ["made"]
 
 
 def test_an_error_in_writing_the_last_result_is_counted(photos, models, tmp_path, monkeypatch):
     """It comes after everything was computed."""
-    finish_file, last = DeblurSink.finish, photos / "p10.png"
+    finish_file, last = DeblurOutput.finish, photos / "p10.png"
 
     def fail(self):
         if self.item.first == last:
             raise OSError("the disk is full")
         return finish_file(self)
 
-    monkeypatch.setattr(DeblurSink, "finish", fail)
+    monkeypatch.setattr(DeblurOutput, "finish", fail)
     report = finish(deblur_files([photos], tmp_path / "out", of(models)))
     assert [outcome.item.first for outcome in report.failed] == [last]
     assert "the disk is full" in report.failed[0].problem

@@ -1,6 +1,6 @@
 """Deblurring of dask arrays that stays lazy: a ``dask.array`` in, a ``dask.array`` out.
 
-For people with their own pipelines. Not for: files (whole.py).
+For people with their own pipelines. Not for: files (deblur.py).
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def deblur_dask(
     sources = list(views or ()) if image is None else [image]
     samples = [_sampled(array, layout) for array in sources]
     if needs_data(options.range, layout.dtype):
-        settled = dask.delayed(_range)(options.range, layout, samples)
+        pixel_range = dask.delayed(_range)(options.range, layout, samples)
     else:
-        settled = _range(options.range, layout, sources)
+        pixel_range = _range(options.range, layout, sources)
     blocks = [array.rechunk(_chunks(layout)) for array in given]
     return da.map_blocks(
         _deblur_block,
@@ -69,7 +69,7 @@ def deblur_dask(
         has_image=image is not None,
         options=options,
         modulation=modulation,
-        pixel_range=settled,
+        pixel_range=pixel_range,
     )
 
 

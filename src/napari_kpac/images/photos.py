@@ -1,6 +1,6 @@
-"""PNG and JPEG files.
+"""Photographs: PNG and JPEG files, and camera RAW developed to 16-bit sRGB (extra ``formats``).
 
-Not for: stacks, or pixels that these formats cannot hold (tiff.py, zarrs.py).
+Not for: stacks, or pixels that these formats cannot hold (tiff.py, zarr_files.py).
 """
 
 from __future__ import annotations
@@ -13,42 +13,51 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageCms
+from PIL.PngImagePlugin import putchunk
 
-from napari_kpac.core.errors import FileError
-from napari_kpac.images.bounds import DEFLATED, check_claim
+from napari_kpac.core.errors import FileError, require
+from napari_kpac.images.arrays import Array
 from napari_kpac.images.metadata import (
+    MAX_DEFLATE_EXPANSION,
     ORIENTATION,
-    Array,
+    PHOTOGRAPH_TAGS,
+    TURNED,
     Metadata,
+    check_claim,
+    encode_exif,
     exif_up_to,
     fitting_icc,
-    plain_exif,
+    read_tiff_exif,
     upright,
 )
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
-KINDS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "PPM", "WEBP")
+RAW_SUFFIXES = (
+    ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw",
+)  # fmt: skip
+FORMATS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "PPM", "WEBP")
 """What such a file may be in fact. Pillow knows more, one of which it hands to Ghostscript."""
 
-PNG_SIGNATURE = 8
-PNG_HEADER = 33
+PNG_SIGNATURE_BYTES = 8
+PNG_HEADER_BYTES = 33
 """Length of a PNG file's signature and first chunk."""
 METRES_PER_INCH = 0.0254
-MOST_COMMENT = 65_000
-"""Bytes that a comment of a JPEG file can take, or its EXIF."""
-QUALITY = 95
+MAX_COMMENT_BYTES = 65_000
+"""Of a JPEG file; also of its EXIF."""
+JPEG_QUALITY = 95
+SRGB_GAMMA = (2.4, 12.92)
 
 
 def opened(path: Path) -> Image.Image:
     """Open a file, if it is of a kind that is read in this process and can be what it claims."""
-    image = Image.open(path, formats=KINDS)
+    image = Image.open(path, formats=FORMATS)
     try:
         if image.format == "PNG":
             _check_chunks(path)
         width, height = image.size
         # Of the kinds that are read, the tightest have a bit for a pixel, packed.
-        check_claim(path, width * height // 8, path.stat().st_size, DEFLATED)
+        check_claim(path, width * height // 8, path.stat().st_size, MAX_DEFLATE_EXPANSION)
     except BaseException:
         image.close()
         raise
@@ -59,7 +68,7 @@ def _check_chunks(path: Path) -> None:
     """Raise where a chunk of a PNG file is longer than the file: memory is taken by its word."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        place, kind = PNG_SIGNATURE, b""
+        place, kind = PNG_SIGNATURE_BYTES, b""
         while place < size and kind != b"IEND":
             file.seek(place)
             length, kind = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
@@ -77,34 +86,71 @@ def read(path: Path) -> tuple[Array, Metadata]:
         exif = Image.Exif() if deep and "exif" not in info else image.getexif()
         if deep:
             # Pillow would drop the lower eight bits of each colour.
-            pixels = _with_colour(np.asarray(imagecodecs.png_decode(path.read_bytes())))
+            pixels = np.asarray(imagecodecs.png_decode(path.read_bytes()))
+            if pixels.ndim == 3 and pixels.shape[-1] == 2:
+                pixels = pixels[..., [0, 0, 0, 1]]  # grey and transparency
+        elif image.mode in ("P", "1", "LA", "PA", "CMYK", "YCbCr"):
+            transparent = "transparency" in info or image.mode in ("LA", "PA")
+            pixels = np.asarray(image.convert("RGBA" if transparent else "RGB"))
         else:
-            pixels = np.asarray(_in_plain_mode(image))
+            pixels = np.asarray(image)
     pixels = upright(pixels, int(exif.get(ORIENTATION, 1)))
     channels = 1 if pixels.ndim == 2 else pixels.shape[-1]
     dpi = info.get("dpi")
     return pixels, Metadata(
         icc=fitting_icc(info.get("icc_profile"), channels),
-        exif=plain_exif(exif),
+        exif=encode_exif(exif),
         resolution=None if dpi is None else (float(dpi[0]), float(dpi[1])),
         axes="YX" if channels == 1 else "YXS",
     )
 
 
-def write(path: Path, image: Array, metadata: Metadata, description: str, suffix: str) -> None:
-    """Write an image; the suffix says as what."""
-    check(path, image.shape, image.dtype, suffix)
+def read_raw(path: Path) -> tuple[Array, Metadata]:
+    """Develop a RAW file: camera white balance, no automatic brightness, right way up."""
+    rawpy = require("rawpy", "formats", f"{path}: camera RAW")
+    try:
+        with rawpy.imread(str(path)) as raw:
+            pixels = raw.postprocess(
+                output_bps=16, use_camera_wb=True, no_auto_bright=True, gamma=SRGB_GAMMA
+            )
+    except rawpy.LibRawError as error:
+        raise FileError(f"{path}: cannot be read as camera RAW ({error})") from error
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    # Most kinds of RAW are TIFF inside, others have no EXIF for us.
+    exif = read_tiff_exif(path, PHOTOGRAPH_TAGS)
+    return np.asarray(pixels), Metadata(icc=profile, exif=exif, axes="YXS")
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Return height and width; a file that seems to be cut off is read whole, to be sure."""
+    with opened(path) as image, path.open("rb") as file:
+        width, height = image.size
+        is_png = image.format == "PNG"
+        # Pillow decodes the whole of a PNG file to look for an orientation behind the pixels.
+        exif = {} if is_png and "exif" not in image.info else image.getexif()
+        file.seek(max(0, path.stat().st_size - 64))
+        if (b"IEND" if is_png else b"\xff\xd9") not in file.read():
+            image.load()
+        turned = int(exif.get(ORIENTATION, 1)) in TURNED
+        return (width, height) if turned else (height, width)
+
+
+def write(path: Path, image: Array, metadata: Metadata, description: str) -> None:
+    """Write an image that fits, see :func:`check`; the suffix says as what."""
     channels = 1 if image.ndim == 2 else image.shape[-1]
     icc = fitting_icc(metadata.icc, channels)
-    if suffix == ".png":
+    if path.suffix.lower() == ".png":
         png = bytes(imagecodecs.png_encode(np.ascontiguousarray(image)))
-        chunks = b"".join(_chunks(metadata, icc, description))
-        path.write_bytes(png[:PNG_HEADER] + chunks + png[PNG_HEADER:])
+        chunks = _chunks(metadata, icc, description)
+        path.write_bytes(png[:PNG_HEADER_BYTES] + chunks + png[PNG_HEADER_BYTES:])
         return
-    about: dict[str, Any] = {"comment": description.encode()[:MOST_COMMENT], "quality": QUALITY}
+    about: dict[str, Any] = {
+        "comment": description.encode()[:MAX_COMMENT_BYTES],
+        "quality": JPEG_QUALITY,
+    }
     if icc:
         about["icc_profile"] = icc
-    exif = exif_up_to(MOST_COMMENT, metadata.exif)
+    exif = exif_up_to(MAX_COMMENT_BYTES, metadata.exif)
     if exif:
         about["exif"] = b"Exif\0\0" + exif
     dpi = dots_per_inch(metadata)
@@ -120,8 +166,9 @@ def write(path: Path, image: Array, metadata: Metadata, description: str, suffix
     path.write_bytes(encoded.getbuffer())
 
 
-def check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffix: str) -> None:
+def check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Raise where such a file cannot hold these pixels."""
+    suffix = path.suffix.lower()
     if dtype not in (np.uint8, np.uint16) or (suffix != ".png" and dtype != np.uint8):
         raise FileError(
             f"{path.name}: a {suffix} file cannot hold {dtype} pixels; write a TIFF file"
@@ -149,42 +196,23 @@ def dots_per_inch(metadata: Metadata) -> tuple[float, float] | None:
     return x * factor, y * factor
 
 
-def _in_plain_mode(image: Image.Image) -> Image.Image:
-    if image.mode in ("P", "1", "LA", "PA", "CMYK", "YCbCr"):
-        transparent = "transparency" in image.info or image.mode in ("LA", "PA")
-        return image.convert("RGBA" if transparent else "RGB")
-    return image
-
-
-def _with_colour(pixels: Array) -> Array:
-    """Turn grey with transparency into colour with transparency."""
-    if pixels.ndim == 3 and pixels.shape[-1] == 2:
-        return pixels[..., [0, 0, 0, 1]]
-    return pixels
-
-
-def _chunks(metadata: Metadata, icc: bytes | None, description: str) -> list[bytes]:
-    """Make the chunks of a PNG file that stand before its pixels."""
-    found = []
+def _chunks(metadata: Metadata, icc: bytes | None, description: str) -> bytes:
+    """Return the chunks of a PNG file that stand before its pixels."""
+    chunks = io.BytesIO()
     if icc:
-        found.append(_chunk(b"iCCP", b"profile\0\0" + zlib.compress(icc)))
+        putchunk(chunks, b"iCCP", b"profile\0\0" + zlib.compress(icc))
     dpi = dots_per_inch(metadata)
     if dpi:
         x, y = (min(round(value / METRES_PER_INCH), 2**31 - 1) for value in dpi)
-        found.append(_chunk(b"pHYs", struct.pack(">IIB", x, y, 1)))
+        putchunk(chunks, b"pHYs", struct.pack(">IIB", x, y, 1))
     if metadata.exif:
-        found.append(_chunk(b"eXIf", metadata.exif))
+        putchunk(chunks, b"eXIf", metadata.exif)
     if description:
-        found.append(_chunk(b"iTXt", b"Description\0\0\0\0\0" + description.encode()))
-    return found
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    body = kind + content
-    return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+        putchunk(chunks, b"iTXt", b"Description\0\0\0\0\0" + description.encode())
+    return chunks.getvalue()
 
 
 def _is_deep(path: Path) -> bool:
-    """Tell whether a PNG file has 16 bits a channel: its header says so at a fixed place."""
+    """Return True if a PNG file has 16 bits a channel: its header says so at a fixed place."""
     with path.open("rb") as file:
-        return file.read(PNG_HEADER)[24:25] == b"\x10"
+        return file.read(PNG_HEADER_BYTES)[24:25] == b"\x10"

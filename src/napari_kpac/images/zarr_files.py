@@ -5,7 +5,10 @@ Of a multiscale image the full resolution is read and written. Not for: plates.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,23 +16,23 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.core.errors import FileError, require
+from napari_kpac.core.files import naming, put_in_place, temporary_beside
 from napari_kpac.core.units import long_unit, short_unit
 from napari_kpac.images.arrays import StoredArray
-from napari_kpac.images.bounds import check_claim
-from napari_kpac.images.metadata import Metadata
+from napari_kpac.images.metadata import Metadata, check_claim
 
 SUFFIXES = (".zarr",)
-RECIPE = "napari_kpac"
+RECIPE_ATTRIBUTE = "napari_kpac"
 """Name of the attribute that says how a result was made."""
-BLOCK = 512
-MOST_PIECE = 4_000_000_000
-"""Bytes of a chunk: codecs know no larger ones."""
+CHUNK_SIDE_PX = 512
+MAX_CHUNK_BYTES = 4_000_000_000
+"""Codecs know no larger ones."""
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 _TYPES = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 
 
 def is_zarr(path: Path) -> bool:
-    """Tell whether a folder is a Zarr array or group."""
+    """Return True if a folder is a Zarr array or group."""
     return path.is_dir() and any((path / mark).exists() for mark in _MARKS)
 
 
@@ -43,75 +46,88 @@ def read(path: Path) -> tuple[Any, Metadata]:
     except Exception as error:  # zarr raises its own, and what its codecs raise
         raise FileError(f"{path}: cannot be read as Zarr ({error})") from error
     own: dict[str, Any] = {"format": node.metadata.zarr_format, "attributes": dict(node.attrs)}
-    if isinstance(node, zarr.Array):
-        _check_array(path, node)
-        return StoredArray(path, node), Metadata(axes=_axes_of(node), extra={"zarr": own})
-    image = _multiscale(path, node)
-    if image is None:
+    array = node
+    if not isinstance(node, zarr.Array):
+        image = _multiscale(path, node)
+        if image is not None:
+            return _read_ome(path, node, image, own)
         arrays = list(node.arrays())
         if len(arrays) != 1:
             raise FileError(
                 f"{path}: a group of {len(arrays)} arrays without an OME-Zarr image; name the "
                 "array itself"
             )
-        own["inner"] = arrays[0][0]
-        _check_array(path, arrays[0][1])
-        array = arrays[0][1]
-        return StoredArray(path, array), Metadata(axes=_axes_of(array), extra={"zarr": own})
-    return _read_ome(path, node, image, own)
+        own["inner"], array = arrays[0]
+    _check_array(path, array)
+    return StoredArray(path, array), Metadata(axes=_axes_of(array), extra={"zarr": own})
 
 
 class ZarrTarget:
-    """An array that is being written, in a folder that nobody looks at yet."""
+    """An array that is being written, in a folder that gets its name when it is complete."""
 
     def __init__(
-        self, folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any], metadata: Metadata
+        self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], metadata: Metadata
     ) -> None:
-        zarr = require("zarr", "formats", f"{folder}: Zarr")
-        own = metadata.extra.get("zarr", {})
-        self.metadata = metadata
-        self.ome = "ome" in own or (not own and _describes(metadata, shape))
-        self.inner = "0" if self.ome else own.get("inner")
-        self.format = int(own.get("format", 3))
-        colour = shape[-1] in (3, 4) and len(shape) > 2 and metadata.axes[-1:] in ("S", "")
-        start = len(shape) - (3 if colour else 2)
-        sides = tuple(min(BLOCK, n) for n in shape[start : start + 2])
+        self.path, self.metadata = path, metadata
+        self.own: Mapping[str, Any] = metadata.extra.get("zarr", {})
+        self.ome = "ome" in self.own or (not self.own and _describes(metadata, shape))
+        self.inner = "0" if self.ome else self.own.get("inner")
+        self.format = int(self.own.get("format", 3))
+        self.temporary = temporary_beside(path, path.suffix, folder=True)
+        try:
+            with naming(path):
+                self.out = StoredArray(path, self._create(shape, dtype))
+        except BaseException:
+            self.discard()
+            raise
+
+    def _create(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        zarr = require("zarr", "formats", f"{self.path}: Zarr")
+        start = len(shape) - (3 if self.metadata.has_colour(shape) else 2)
+        sides = tuple(min(CHUNK_SIDE_PX, n) for n in shape[start : start + 2])
         about: dict[str, Any] = {
             "shape": shape,
             "dtype": dtype,
             "chunks": (1,) * start + sides + shape[start + 2 :],
         }
-        names = [axis.lower() for axis in metadata.axes]
+        names = [axis.lower() for axis in self.metadata.axes]
         if self.format == 3 and len(names) == len(shape):
             about["dimension_names"] = names
+        how = {"zarr_format": self.format, "overwrite": True}
         if self.inner:
-            self.root = zarr.create_group(str(folder), zarr_format=self.format, overwrite=True)
-            self.out = self.root.create_array(self.inner, **about)
-        else:
-            about |= {"zarr_format": self.format, "overwrite": True}
-            self.root = self.out = zarr.create_array(str(folder), **about)
+            self.root = zarr.create_group(str(self.temporary), **how)
+            return self.root.create_array(self.inner, **about)
+        self.root = zarr.create_array(str(self.temporary), **about, **how)
+        return self.root
 
-    def describe(self, record: Any) -> None:
-        """Write the attributes: the source's own, the recipe, and the sizes of pixels."""
-        own = self.metadata.extra.get("zarr", {})
-        attributes = dict(own.get("attributes", {}))
-        if self.ome:
-            self._describe_image(attributes)
-        attributes[RECIPE] = record
-        self.root.attrs.update(attributes)
+    def finish(self, description: str) -> None:
+        """Write the attributes (the source's own, recipe, sizes of pixels); rename the folder."""
+        try:
+            attributes = dict(self.own.get("attributes", {}))
+            if self.ome:
+                self._describe_image(attributes)
+            attributes[RECIPE_ATTRIBUTE] = description
+            with contextlib.suppress(ValueError):
+                attributes[RECIPE_ATTRIBUTE] = json.loads(description)
+            with naming(self.path):
+                self.root.attrs.update(attributes)
+            put_in_place(self.temporary, self.path)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove the unfinished folder."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _describe_image(self, attributes: dict[str, Any]) -> None:
         """Describe the one resolution that was written, in the place of all there were."""
-        image = self.metadata.extra.get("zarr", {}).get("ome") or self._image()
-        image = {**image, "datasets": image["datasets"][:1]}
-        image["datasets"] = [{**image["datasets"][0], "path": self.inner}]
-        old = attributes if self.format == 2 else dict(attributes.get("ome", {}))
+        image = self.own.get("ome") or self._image()
+        image = {**image, "datasets": [{**image["datasets"][0], "path": self.inner}]}
         if self.format == 2:
-            attributes["multiscales"] = [image]
-            image.setdefault("version", "0.4")
+            attributes["multiscales"] = [{"version": "0.4", **image}]
         else:
-            attributes["ome"] = {**old, "version": old.get("version", "0.5")}
-            attributes["ome"]["multiscales"] = [image]
+            old = attributes.get("ome", {})
+            attributes["ome"] = {"version": "0.5", **old, "multiscales": [image]}
 
     def _image(self) -> dict[str, Any]:
         axes = []
@@ -130,7 +146,7 @@ class ZarrTarget:
 def description(path: Path) -> Any:
     """Return the record of how a result was made, None where there is none."""
     zarr = require("zarr", "formats", f"{path}: Zarr")
-    return zarr.open(str(path), mode="r").attrs.get(RECIPE)
+    return zarr.open(str(path), mode="r").attrs.get(RECIPE_ATTRIBUTE)
 
 
 def _multiscale(path: Path, group: Any) -> Mapping[str, Any] | None:
@@ -177,15 +193,15 @@ def _read_ome(
 
 
 def _check_array(path: Path, array: Any) -> None:
-    """Raise unless the values are numbers, packed without pickles, in pieces that fit."""
+    """Raise unless the values are numbers, packed without pickles, in chunks that fit."""
     about = array.metadata
     codecs = [getattr(about, name, None) for name in ("filters", "compressor", "codecs")]
     if "pickle" in repr(codecs).lower():
         raise FileError(f"{path}: its values are pickled, and reading them could run code; refused")
     if np.dtype(array.dtype).kind not in "buifc":
         raise FileError(f"{path}: holds {array.dtype} values; an image has numbers")
-    piece = math.prod(array.chunks) * np.dtype(array.dtype).itemsize
-    check_claim(path, piece, MOST_PIECE, 1)
+    chunk_bytes = math.prod(array.chunks) * np.dtype(array.dtype).itemsize
+    check_claim(path, chunk_bytes, MAX_CHUNK_BYTES, 1)
 
 
 def _sizes(transforms: Any, axes: int) -> Any:
@@ -202,6 +218,6 @@ def _axes_of(array: Any) -> str:
 
 
 def _describes(metadata: Metadata, shape: tuple[int, ...]) -> bool:
-    """Tell whether the axes are known well enough for an OME-Zarr image."""
+    """Return True if the axes are known well enough for an OME-Zarr image."""
     axes = metadata.axes
     return len(axes) == len(shape) and len(set(axes)) == len(axes) and set(axes) <= set(_TYPES)

@@ -1,0 +1,349 @@
+"""Deblurs many files, or writes their attention maps.
+
+Not for: the network (engine); how a batch is run (executor.py, cluster.py).
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from napari_kpac.batch.executor import run_steps
+from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, model_card, open_arrays
+from napari_kpac.batch.inputs import Item, Name, plan_items
+from napari_kpac.batch.options import BatchOptions
+from napari_kpac.batch.report import Outcome, Report
+from napari_kpac.core.errors import ConfigError, FileError, RecipeError
+from napari_kpac.core.files import put_in_place, temporary_beside
+from napari_kpac.core.progress import Steps
+from napari_kpac.engine import DeblurOptions, Modulation, Recipe
+from napari_kpac.engine.arrays import Array
+from napari_kpac.engine.deblurring import prepare_work
+from napari_kpac.engine.device import resolve
+from napari_kpac.engine.model import card_of, prepare
+from napari_kpac.engine.recipe import check_model, recorded_threads, upsample
+from napari_kpac.engine.work import PlaneOut
+from napari_kpac.images import WRITABLE, description_of, start_image, write_image, write_map
+
+MAX_COLLECTED_BYTES = 64_000_000
+"""The pixels of larger stacks are not collected in memory."""
+IMAGES_OVERLAPPING = 5
+"""Small images in memory: one read ahead, one computed and its result, one being written, and
+what decoding takes."""
+IMAGES_ONE_BY_ONE = 2
+SOURCE = "source"
+"""Key in the record of an attention map for the name of the file that it belongs to."""
+
+
+def deblur_files(
+    inputs: Iterable[Name],
+    output: Name,
+    options: DeblurOptions | None = None,
+    modulation: Modulation | None = None,
+    batch: BatchOptions | None = None,
+    *,
+    left: Name | None = None,
+    right: Name | None = None,
+    recipe: Recipe | None = None,
+    defocus_map: Name | None = None,
+) -> Steps[Report]:
+    """Deblur files, yielding progress; returns a report with the outcome of each.
+
+    Parameters
+    ----------
+    inputs
+        Files, folders (searched to the bottom), or patterns. Empty together with ``left`` and
+        ``right``: the mean of the views stands for the image.
+    output
+        A file for one image, else a folder.
+    options, modulation
+        As for :func:`napari_kpac.deblur_steps`.
+    batch
+        How to run it: what to skip, on which cluster, ...
+    left, right
+        The views of a dual-pixel camera: two files, or two folders.
+    recipe
+        Replay this one: it gives options and modulation unless those are given too.
+    defocus_map
+        With method ``ebdb`` and one image: where to write the blur that was found.
+    """
+    batch = batch or BatchOptions()
+    if recipe is not None:
+        options = options or recipe.options
+        modulation = modulation or recipe.modulation
+        check_model(recipe, options.model)
+        if batch.threads is None:
+            batch = replace(batch, threads=recorded_threads(recipe.environment))
+    options = options or DeblurOptions()
+    items = plan_items(
+        inputs, output, left, right, suffixes=WRITABLE, suffix=batch.to, fallback=".tif"
+    )
+    if defocus_map is not None and (options.method != "ebdb" or len(items) > 1):
+        raise FileError("--defocus-map goes with --method ebdb and one image")
+    action = DeblurAction.prepare(
+        options,
+        modulation,
+        batch,
+        environment=None if recipe is None else recipe.environment,
+        defocus_map=None if defocus_map is None else Path(defocus_map),
+    )
+    return (yield from run_steps(items, action, batch))
+
+
+def attention_files(
+    inputs: Iterable[Name],
+    output: Name,
+    options: DeblurOptions | None = None,
+    batch: BatchOptions | None = None,
+    *,
+    left: Name | None = None,
+    right: Name | None = None,
+    suffix: str = ".png",
+) -> Steps[Report]:
+    """Write the attention maps of files into a folder, as ``.png`` (8 bits) or ``.tif`` (float)."""
+    batch = batch or BatchOptions()
+    items = plan_items(inputs, output, left, right, suffixes=(), suffix=suffix)
+    action = AttentionAction.prepare(options or DeblurOptions(), batch=batch)
+    return (yield from run_steps(items, action, batch))
+
+
+DeblurredPlane = tuple[Recipe, Mapping[tuple[int, ...], Array], Array | None]
+"""Recipe, pixels by index along the leading axes (none where they went into the output directly),
+and sigma of the classical method."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DeblurAction(FileAction):
+    """Deblurs every file."""
+
+    modulation: Modulation
+    model_name: str
+    model_sha256: str
+    images_in_memory: int
+    environment: Mapping[str, Any] | None = None
+    """Environment of the recipe that is replayed."""
+    defocus_map: Path | None = None
+    """Where to write the blur that the classical method found."""
+
+    @classmethod
+    def prepare(
+        cls,
+        options: DeblurOptions,
+        modulation: Modulation | None = None,
+        batch: BatchOptions | None = None,
+        **fields: Any,
+    ) -> DeblurAction:
+        """Load the model, so that a mistake shows before any file is opened."""
+        modulation, batch = modulation or Modulation(), batch or BatchOptions()
+        name, sha256 = "", ""
+        if options.method == "kpac":
+            net = prepare(options.model, resolve(options.device))
+            modulation.check(net.config)
+            name, sha256 = card_of(net).name, card_of(net).sha256
+        overlapping = batch.overlap and not batch.on_cluster
+        return cls(
+            options=options,
+            overwrite=batch.overwrite,
+            modulation=modulation,
+            model_name=name,
+            model_sha256=sha256,
+            images_in_memory=IMAGES_OVERLAPPING if overlapping else IMAGES_ONE_BY_ONE,
+            **fields,
+        )
+
+    def find_result(self, item: Item) -> Path | None:
+        """Return the deblurred file if it is there."""
+        return item.target if item.target.exists() else None
+
+    def has_same_settings(self, record: Any) -> bool:
+        """Return True if a result has the fingerprint of this action."""
+        recipe = Recipe(self.options, self.modulation, self.model_name, self.model_sha256)
+        return isinstance(record, dict) and record.get("fingerprint") == recipe.fingerprint
+
+    def open(self, item: Item, pixel_range: Any = None) -> OpenFile:
+        """Open the file or pair."""
+        if self.model_sha256 and model_card(self.options).sha256 != self.model_sha256:
+            raise RecipeError(
+                f"the model {self.options.model!r} is another one here than where the batch was "
+                "started; install the same on every machine"
+            )
+        with ExitStack() as handles:
+            image, views, metadata = open_arrays(item, handles)
+            work = prepare_work(
+                image,
+                self.options,
+                self.modulation,
+                views=views,
+                pixel_range=pixel_range,
+                recorded=self.environment,
+                held=self.images_in_memory,
+            )
+            shape, dtype = work.layout.shape, work.layout.dtype
+            size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            planes = list(work.layout.planes())
+            info = FileInfo(
+                shape,
+                dtype,
+                metadata,
+                len(planes),
+                0 if work.by_chunk else size // max(1, int(np.prod(work.layout.leading))),
+                streamed=work.by_chunk or (len(planes) > 1 and size > MAX_COLLECTED_BYTES),
+                pixel_range=work.range,
+            )
+            return OpenFile(info, (work, planes), handles.pop_all())
+
+    def load(self, file: OpenFile, plane: int) -> Any:
+        """Read a plane; large ones are only opened."""
+        work, planes = file.content
+        return work.load(planes[plane])
+
+    def compute(self, file: OpenFile, plane: int, loaded: Any, pixels: Any = None) -> Steps[Any]:
+        """Deblur a plane."""
+        work, planes = file.content
+        # Files take whole planes, except for those that are too large to be held.
+        direct = isinstance(pixels, np.ndarray) or (pixels is not None and work.by_chunk)
+        out = pixels if direct else PlaneOut(work.layout, planes[plane])
+        result = yield from work.deblur(planes[plane], loaded, out, 0, 1)
+        return self._recorded(result.recipe), {} if direct else out.parts, result.sigma
+
+    def output(self, item: Item, info: FileInfo) -> Output:
+        """Begin a file of the same kind."""
+        return DeblurOutput(item, info, self.defocus_map)
+
+    def _recorded(self, recipe: Recipe) -> Recipe:
+        """Return the recipe with the options as they were given, not as a worker has them."""
+        if self.recorded_options is None:
+            return recipe
+        return replace(recipe, options=self.recorded_options)
+
+
+class DeblurOutput(Output):
+    """A deblurred file while it is being written."""
+
+    def __init__(self, item: Item, info: FileInfo, defocus_map: Path | None) -> None:
+        self.item, self.defocus_map = item, defocus_map
+        self.target = start_image(
+            item.target, info.shape, info.dtype, info.metadata, streamed=info.streamed
+        )
+        self.pixels = self.target.out
+        self.recipe: Recipe | None = None
+        self.sigmas: list[Array] = []
+
+    def add(self, plane: DeblurredPlane) -> None:
+        """Write the pixels of a plane."""
+        self.recipe, parts, sigma = plane
+        for index, pixels in parts.items():
+            self.target.out[(*index, ...)] = pixels
+        if self.defocus_map is not None and sigma is not None:
+            self.sigmas.append(sigma)
+
+    def finish(self) -> Outcome:
+        """Write the recipe into the file and give it its name."""
+        assert self.recipe is not None  # noqa: S101 - every file has a plane
+        self.pixels = None
+        self.target.finish(json.dumps(self.recipe.to_dict()))
+        written = [self.item.target]
+        if self.defocus_map is not None:
+            sigma = self.sigmas[0] if len(self.sigmas) == 1 else np.stack(self.sigmas)
+            note = "blur in pixels of sigma (EBDB)"
+            written.append(write_image(self.defocus_map, sigma, note))
+        return Outcome(self.item, "made", tuple(written), recipe=self.recipe)
+
+    def discard(self) -> None:
+        """Remove the unfinished file."""
+        self.pixels = None
+        self.target.discard()
+
+
+PlaneAttention = tuple[tuple[int, ...], npt.NDArray[np.float32], Recipe]
+"""Index along the leading axes, maps (blocks, dilations, H, W), and recipe."""
+
+
+class AttentionAction(DeblurAction):
+    """Writes alpha of every block and dilation; a target names the first of an item's files."""
+
+    def find_result(self, item: Item) -> Path | None:
+        """Return the first map if it is there; all of a file's appear together."""
+        stem, suffix = item.target.stem, item.target.suffix
+        name = re.compile(rf"{re.escape(stem)}(-\d+)*-block1-alpha1")
+        for path in item.target.parent.glob(f"{glob.escape(stem)}*-block1-alpha1{suffix}"):
+            if name.fullmatch(path.stem):
+                # Slice 0 of s.tif and s-0.tif share a name: the maps name their source.
+                record = description_of(path)
+                if isinstance(record, dict) and record.get(SOURCE) == item.first.name:
+                    return path
+        return None
+
+    def compute(
+        self,
+        file: OpenFile,
+        plane: int,
+        loaded: Any,
+        pixels: Any = None,  # noqa: ARG002 - the deblurred image is not wanted
+    ) -> Steps[Any]:
+        """Run the network over a plane and keep its attention."""
+        work, planes = file.content
+        result = yield from work.deblur(planes[plane], loaded, _NoPixels(work.layout.dtype), 0, 1)
+        if result.alpha is None:
+            raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
+        index = planes[plane].indices[0] if work.layout.rgb_channels is None else (plane,)
+        maps = upsample(result.alpha, work.scale, work.layout.size)
+        return index, maps, self._recorded(result.recipe)
+
+    def output(self, item: Item, info: FileInfo) -> Output:  # noqa: ARG002 - maps fit everywhere
+        """Begin the maps of a file."""
+        return AttentionOutput(item)
+
+
+class _NoPixels:
+    """Takes pixels and forgets them."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    def __setitem__(self, place: Any, pixels: Any) -> None:
+        pass
+
+
+class AttentionOutput(Output):
+    """The maps of a file, under temporary names until all are there."""
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.recipe: Recipe | None = None
+        self.files: dict[Path, Path] = {}
+        """Targets, by temporary name."""
+
+    def add(self, plane: PlaneAttention) -> None:
+        """Write the maps of a plane."""
+        index, maps, self.recipe = plane
+        note = json.dumps({**self.recipe.to_dict(), SOURCE: self.item.first.name})
+        place = "".join(f"-{n}" for n in index)
+        for block, dilation in np.ndindex(maps.shape[:2]):
+            name = f"{self.item.target.stem}{place}-block{block + 1}-alpha{dilation + 1}"
+            target = self.item.target.with_name(f"{name}{self.item.target.suffix}")
+            temporary = temporary_beside(target, target.suffix)
+            self.files[temporary] = target
+            write_map(temporary, maps[block, dilation], note)
+
+    def finish(self) -> Outcome:
+        """Give all files their names."""
+        for temporary, target in self.files.items():
+            put_in_place(temporary, target)
+        written = tuple(self.files.values())
+        record = {"output": [str(path) for path in written]}
+        return Outcome(self.item, "made", written, record=record, recipe=self.recipe)
+
+    def discard(self) -> None:
+        """Remove the temporary files."""
+        for temporary in self.files:
+            temporary.unlink(missing_ok=True)

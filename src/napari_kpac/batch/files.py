@@ -1,0 +1,311 @@
+"""One file of a batch: opened, computed plane by plane, written.
+
+Not for: the thread or machine in which that is done (executor.py, cluster.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from napari_kpac.batch.inputs import Item
+from napari_kpac.batch.report import BatchProgress, Outcome
+from napari_kpac.core.errors import FileError, KpacError, for_people
+from napari_kpac.core.options import ImageOptions, parse_memory
+from napari_kpac.core.progress import Steps
+from napari_kpac.engine.allocator import give_back
+from napari_kpac.engine.device import free_memory, is_memory_error, resolve
+from napari_kpac.engine.memory import ADVICE
+from napari_kpac.engine.model import card_of, prepare
+from napari_kpac.engine.work import LARGE
+from napari_kpac.images import PLAIN, RAW, TIFF, Metadata, description_of, open_image
+from napari_kpac.weights import ModelCard
+
+
+@dataclass(frozen=True, eq=False)
+class FileInfo:
+    """What is known of a file once it is open; can be sent to other processes."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    metadata: Metadata
+    planes: int = 1
+    plane_bytes: int = 0
+    """Bytes that a loaded plane takes."""
+    streamed: bool = False
+    """Whether the pixels of the result must not be collected in memory."""
+    pixel_range: Any = None
+    """What the range rule gave: another process need not find it again."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenFile:
+    """An open file or dual-pixel pair."""
+
+    info: FileInfo
+    content: Any
+    """What the action computes with."""
+    handles: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.handles.close()
+
+
+class Output(ABC):
+    """The result of a file while it is being written."""
+
+    pixels: Any = None
+    """Takes pixels while a plane is computed; None where only whole planes are taken."""
+
+    @abstractmethod
+    def add(self, plane: Any) -> None:
+        """Write what was computed for a plane."""
+
+    @abstractmethod
+    def finish(self) -> Outcome:
+        """Complete the result and let it appear under its name."""
+
+    def discard(self) -> None:  # noqa: B027 - not every result has anything to remove
+        """Remove what was written so far."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FileAction(ABC):
+    """What is done to every file of a batch; can be sent to other processes."""
+
+    options: Any
+    overwrite: bool = False
+    recorded_options: Any = None
+    """The options that results record, where they are computed with others."""
+
+    def for_worker(self, processes: int) -> Self:
+        """Return the action for one of several processes that share the memory of a machine."""
+        free = free_memory(resolve(self.options.device))
+        memory = parse_memory(self.options.memory, free) // processes
+        options = replace(self.options, memory=memory)
+        return replace(self, options=options, recorded_options=self.options)
+
+    def is_done(self, item: Item) -> bool:
+        """Return True if there is a result that is newer than its source.
+
+        Raises
+        ------
+        FileError
+            If what is there was not computed with the same settings.
+        """
+        result = None if self.overwrite else self.find_result(item)
+        if result is None:
+            return False
+        if not self.has_same_settings(description_of(result)):
+            raise FileError(
+                f"{item.first}: {result} is there already and was not made with these settings; "
+                "choose another output, or give --overwrite to replace it"
+            )
+        time = result.stat().st_mtime
+        return all(path.exists() and path.stat().st_mtime <= time for path in item.files)
+
+    @abstractmethod
+    def find_result(self, item: Item) -> Path | None:
+        """Return the first file of the result if it is there."""
+
+    @abstractmethod
+    def has_same_settings(self, record: Any) -> bool:
+        """Return True if the record of a result is one of this action."""
+
+    def is_one_plane(self, item: Item) -> bool:
+        """Return True if an item is one plane by its name; False if it has to be opened."""
+        return item.first.suffix.lower() in PLAIN + RAW
+
+    @abstractmethod
+    def open(self, item: Item, pixel_range: Any = None) -> OpenFile:
+        """Open a file; its range of pixel values is found unless it is given."""
+
+    @abstractmethod
+    def load(self, file: OpenFile, plane: int) -> Any:
+        """Read what is needed for a plane; done ahead, in another thread."""
+
+    @abstractmethod
+    def compute(self, file: OpenFile, plane: int, loaded: Any, pixels: Any = None) -> Steps[Any]:
+        """Compute a plane, and return what its output is to write.
+
+        Its pixels may go into ``pixels``, an array of the shape of the file, directly.
+        """
+
+    @abstractmethod
+    def output(self, item: Item, info: FileInfo) -> Output:
+        """Begin a result; raise where it could not be written."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedPlane:
+    """A plane that is ready to be computed."""
+
+    task: FileTask
+    file: OpenFile | None = None
+    """None where the file has ended: there is nothing to compute."""
+    index: int = 0
+    loaded: Any = None
+
+
+class FileTask:
+    """One file while it is processed; an error ends this file alone, and its outcome says why.
+
+    Planes are loaded, computed and written in this order, each step in any thread.
+    """
+
+    def __init__(self, item: Item, action: FileAction) -> None:
+        self.item, self.action = item, action
+        self.outcome: Outcome | None = None
+        self.is_large = False
+        """Whether decoding and encoding a plane takes memory that no plan counts."""
+        self.planes, self.written = 1, 0
+        self._file: OpenFile | None = None
+        self._output: Output | None = None
+        self._ended = False
+
+    def check(self) -> bool:
+        """Return True if there is something to do."""
+        try:
+            if self.action.is_done(self.item):
+                self.outcome = Outcome(self.item, "skipped", (self.item.target,))
+        except Exception as error:
+            self.fail(error)
+        return self.outcome is None
+
+    def load(self) -> Iterator[LoadedPlane]:
+        """Open the file, begin the result, and load the planes; yields at least one element."""
+        if not self.check():
+            yield LoadedPlane(self)
+            return
+        try:
+            self._file = file = self.action.open(self.item)
+            self.begin(file.info)
+            for index in range(self.planes):
+                if self.outcome is not None:
+                    return
+                yield LoadedPlane(self, file, index, self.action.load(file, index))
+        except Exception as error:
+            self.fail(error)
+            yield LoadedPlane(self)
+
+    def begin(self, info: FileInfo) -> None:
+        """Begin the result."""
+        self.planes, self.is_large = info.planes, info.plane_bytes > LARGE
+        self._output = self.action.output(self.item, info)
+
+    def compute(self, plane: LoadedPlane, progress: BatchProgress) -> Steps[Any]:
+        """Compute a plane; returns what is to be written."""
+        if self.outcome is not None or plane.file is None or self._output is None:
+            return None
+        pixels = self._output.pixels
+        steps = self.action.compute(plane.file, plane.index, plane.loaded, pixels)
+        try:
+            while True:
+                step = next(steps)
+                share = (plane.index + step.done / max(step.total, 1)) / self.planes
+                yield progress.advance(self.item, share, step.note)
+        except StopIteration as stop:
+            return stop.value
+        except Exception as error:
+            self.fail(error)
+            return None
+        finally:
+            steps.close()
+
+    def write(self, plane: Any, info: FileInfo | None = None) -> Outcome | None:
+        """Write a plane; returns the outcome, once, when the file has ended.
+
+        ``info`` is needed where the file was opened in another process.
+        """
+        if self.outcome is None:
+            try:
+                self._write(plane, info)
+            except Exception as error:
+                self.fail(error)
+        if self.outcome is None or self._ended:
+            return None
+        self._ended = True
+        self.close()
+        return self.outcome
+
+    def _write(self, plane: Any, info: FileInfo | None) -> None:
+        if self.is_large:
+            give_back()
+        if self._output is None and info is not None:
+            self.begin(info)
+        assert self._output is not None  # noqa: S101 - it was begun here or by load
+        self._output.add(plane)
+        self.written += 1
+        if self.written < self.planes:
+            return
+        for path in self.item.files:
+            # What was read last of a folder of chunks that is gone was taken for empty.
+            if path.suffix.lower() not in PLAIN + TIFF + RAW and not path.exists():
+                raise FileError(f"{path}: it was removed while it was being read")
+        self.outcome, self._output = self._output.finish(), None
+
+    def fail(self, error: BaseException) -> None:
+        """End the file with an error, unless it has ended before."""
+        if self.outcome is None:
+            self.outcome = Outcome(self.item, "failed", problem=error_text(self.item, error))
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; a result that is not complete is removed."""
+        file, self._file = self._file, None
+        output, self._output = self._output, None
+        if output is not None:
+            output.discard()
+        if file is not None:
+            file.close()
+
+
+def close_tasks(tasks: Iterable[FileTask]) -> None:
+    """Close what is still open when a batch ends or is stopped."""
+    for task in tasks:
+        task.close()
+
+
+def process_file(item: Item, action: FileAction, progress: BatchProgress) -> Steps[Outcome]:
+    """Process one file: open it, compute its planes one after another, write the result."""
+    task = FileTask(item, action)
+    try:
+        for plane in task.load():
+            result = yield from task.compute(plane, progress)
+            del plane  # its pixels need not be there while the result is encoded
+            task.write(result)
+            del result
+    finally:
+        task.close()
+    assert task.outcome is not None  # noqa: S101 - the last plane, or an error, ends a file
+    return task.outcome
+
+
+def open_arrays(
+    item: Item, handles: ExitStack, *, whole: bool = False
+) -> tuple[Any, tuple[Any, Any] | None, Metadata]:
+    """Open the image (or None) and the views (or None) of an item; also returns the metadata."""
+    opened = [handles.enter_context(open_image(path, whole=whole)) for path in item.files]
+    arrays = [image.array for image in opened]
+    image = None if item.source is None else arrays.pop(0)
+    views = None if item.views is None else (arrays[0], arrays[1])
+    return image, views, opened[0].metadata
+
+
+def model_card(options: ImageOptions) -> ModelCard:
+    """Return the card of the model; its network is loaded once."""
+    return card_of(prepare(options.model, resolve(options.device)))
+
+
+def error_text(item: Item, error: BaseException) -> str:
+    """Return the text for an error, with the name of the file."""
+    out_of_memory = is_memory_error(error) and not isinstance(error, KpacError)
+    text = f"out of memory; {ADVICE}" if out_of_memory else for_people(error)
+    return text if str(item.first) in text else f"{item.first}: {text}"
