@@ -63,12 +63,12 @@ class AttentionFiles(DeblurFiles):
         out: Any = None,  # noqa: ARG002 - pixels are not wanted
     ) -> Steps[Any]:
         """Run the network over a plane and keep its attention."""
-        layout, plane = opened.work.layout, opened.planes[unit]
-        made = yield from opened.work.deblur(plane, loaded, _Nowhere(layout.dtype), 0, 1)
+        layout, plane = opened.job.layout, opened.planes[unit]
+        made = yield from opened.job.deblur(plane, loaded, _Nowhere(layout.dtype), 0, 1)
         if made.alpha is None:
             raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
         index = plane.indices[0] if layout.rgb_channels is None else (unit,)
-        maps = upsample(made.alpha, opened.work.scale, layout.size)
+        maps = upsample(made.alpha, opened.job.scale, layout.size)
         return Attended(index, maps, self._as_asked(made.recipe))
 
     def is_done(self, item: Item) -> bool:

@@ -35,7 +35,7 @@ from napari_kpac.detection import (
 from napari_kpac.detection.estimators import Planes, family
 from napari_kpac.detection.files import export, export_table
 from napari_kpac.engine.device import resolve
-from napari_kpac.engine.model import card_of, prepare
+from napari_kpac.engine.job import card_of, prepare_network
 from napari_kpac.images import Metadata
 
 _WHERE = ("model", "device", "tile", "memory")
@@ -115,7 +115,7 @@ class BlurMapFiles:
     def _model_sha256(self) -> str:
         if family(self.options.source) != "alpha":
             return ""
-        return card_of(prepare(self.options.model, resolve(self.options.device))).sha256
+        return card_of(prepare_network(self.options.model, resolve(self.options.device))).sha256
 
     def has_one_unit(self, item: Item) -> bool:  # noqa: ARG002 - it is always one
         """Every file is one unit."""

@@ -25,7 +25,7 @@ from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain
 from napari_kpac.core.errors import ClusterError, KpacError
 from napari_kpac.core.packages import require
 from napari_kpac.core.progress import Steps, finish
-from napari_kpac.engine.allocator import environment
+from napari_kpac.engine.memory import allocator_environment
 
 TASKS_PER_THREAD = 2
 """Tasks that are given out at a time: one at work, one waiting."""
@@ -171,7 +171,7 @@ def _surroundings() -> Iterator[None]:
     import dask
 
     key = "distributed.nanny.pre-spawn-environ"
-    wanted = {**dask.config.get(key), **environment()}
+    wanted = {**dask.config.get(key), **allocator_environment()}
     before = {name: os.environ.get(name) for name in (*wanted, "PYTHONHASHSEED")}
     try:
         with dask.config.set({key: wanted}):

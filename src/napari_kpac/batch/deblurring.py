@@ -23,9 +23,8 @@ from napari_kpac.core.progress import Steps
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.device import free_memory, resolve
-from napari_kpac.engine.model import card_of, prepare
+from napari_kpac.engine.job import card_of, prepare_network
 from napari_kpac.engine.pixels import PlaneReader
-from napari_kpac.engine.work import Made, PlaneOut
 from napari_kpac.images import check_target, description_of, start_image, write_image
 
 
@@ -64,7 +63,7 @@ class DeblurFiles:
         modulation = modulation or Modulation()
         name, sha256 = "", ""
         if options.method == "kpac":
-            net = prepare(options.model, resolve(options.device))
+            net = prepare_network(options.model, resolve(options.device))
             modulation.check(net.config)
             name, sha256 = card_of(net).name, card_of(net).sha256
         return cls(options, modulation, name, sha256, **fields)
@@ -110,19 +109,20 @@ class DeblurFiles:
 
     def load(self, opened: OpenedFiles, unit: int) -> PlaneReader:
         """Read a plane; large ones are only opened."""
-        return opened.work.load(opened.planes[unit])
+        return opened.job.load(opened.planes[unit])
 
     def steps(
         self, opened: OpenedFiles, unit: int, loaded: PlaneReader, out: Any = None
     ) -> Steps[Deblurred]:
         """Deblur a plane; one that is read by block is written by block too."""
         plane = opened.planes[unit]
-        if out is not None and opened.work.by_chunk:
-            made: Made = yield from opened.work.deblur(plane, loaded, out, 0, 1)
+        if out is not None and opened.job.by_chunk:
+            made = yield from opened.job.deblur(plane, loaded, out)
             return Deblurred(self._as_asked(made.recipe), None)
-        kept = PlaneOut(opened.work.layout, plane)
-        made = yield from opened.work.deblur(plane, loaded, kept, 0, 1)
-        return Deblurred(self._as_asked(made.recipe), kept.parts, made.sigma)
+        made = yield from opened.job.deblur(plane, loaded)
+        assert made.pixels is not None  # noqa: S101 - there is no other place for them
+        parts = dict(zip(plane.indices, made.pixels, strict=True))
+        return Deblurred(self._as_asked(made.recipe), parts, made.sigma)
 
     def sink(self, item: Item, frame: Frame) -> DeblurSink:
         """Begin a file."""
@@ -136,7 +136,7 @@ class DeblurFiles:
         """Raise where a process has other weights under that name than the batch began with."""
         if self.options.method != "kpac":
             return
-        card = card_of(prepare(self.options.model, resolve(self.options.device)))
+        card = card_of(prepare_network(self.options.model, resolve(self.options.device)))
         if card.sha256 != self.model_sha256:
             raise RecipeError(
                 f"the model {self.options.model!r} is another one here than where the batch was "

@@ -15,7 +15,7 @@ from napari_kpac.batch.actions import Frame
 from napari_kpac.batch.inputs import Item
 from napari_kpac.core.errors import ImageError
 from napari_kpac.engine import DeblurOptions, Modulation
-from napari_kpac.engine.deblurring import prepare_work
+from napari_kpac.engine.deblurring import prepare_job
 from napari_kpac.images import PLAIN, RAW, Metadata, open_image
 
 STREAMED_FROM = 64_000_000
@@ -38,7 +38,7 @@ class OpenedFiles:
         self._open = ExitStack()
         try:
             image, views, metadata = open_arrays(item, self._open)
-            self.work = prepare_work(
+            self.job = prepare_job(
                 image,
                 options,
                 modulation,
@@ -53,13 +53,13 @@ class OpenedFiles:
         except BaseException:
             self.close()
             raise
-        layout = self.work.layout
+        layout = self.job.layout
         self.planes = list(layout.planes())
         self.units = len(self.planes)
-        self.known = self.work.range
+        self.known = self.job.range
         size = int(np.prod(layout.shape, dtype=np.int64)) * layout.dtype.itemsize
-        self.weight = 0 if self.work.by_chunk else size // max(1, int(np.prod(layout.leading)))
-        streamed = self.work.by_chunk or (self.units > 1 and size > STREAMED_FROM)
+        self.weight = 0 if self.job.by_chunk else size // max(1, int(np.prod(layout.leading)))
+        streamed = self.job.by_chunk or (self.units > 1 and size > STREAMED_FROM)
         self.frame = Frame(layout.shape, layout.dtype, metadata, streamed)
 
     def close(self) -> None:

@@ -20,8 +20,8 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report, Tally
 from napari_kpac.batch.writing import Failure, Settled, Writer, Written, explain, settled
 from napari_kpac.core.progress import Steps
-from napari_kpac.engine.allocator import give_back, keeping_memory
-from napari_kpac.engine.work import LARGE
+from napari_kpac.engine.job import LARGE_PLANE_BYTES
+from napari_kpac.engine.memory import give_back, keeping_memory
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def _run(items: Sequence[Item], action: Action, *, overlap: bool) -> Steps[Repor
         ahead = reading.submit(next, tasks, None)
         behind: Future[list[tuple[int, Outcome]]] | None = None
         while (task := ahead.result()) is not None:
-            large = isinstance(task, Task) and task.weight > LARGE
+            large = isinstance(task, Task) and task.weight > LARGE_PLANE_BYTES
             if not large:
                 ahead = reading.submit(next, tasks, None)
             done = yield from _done(task, action, writer, tally)

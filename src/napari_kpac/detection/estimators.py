@@ -19,7 +19,7 @@ from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.device import resolve
-from napari_kpac.engine.model import Model, card_of, prepare
+from napari_kpac.engine.job import Model, card_of, prepare_network
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
 from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
 from napari_kpac.optics.ebdb import defocus_map
@@ -174,7 +174,7 @@ def family(source: str) -> str:
 def _attention(
     image: Any, options: DetectionOptions, views: Views, model: Model | None
 ) -> Steps[Measured]:
-    net = prepare(options.model if model is None else model, resolve(options.device))
+    net = prepare_network(options.model if model is None else model, resolve(options.device))
     _check_alphas(options, len(net.config.dilations))
     card = card_of(net)
     found = yield from blur_map_steps(image, options, views=views, model=net)
