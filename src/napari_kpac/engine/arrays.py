@@ -34,11 +34,6 @@ class Plane:
     indices: tuple[tuple[int, ...], ...]
     """Where its channels lie: one index, or three where channels of an axis make up RGB."""
 
-    @property
-    def name(self) -> str:
-        """Index along the leading axes, for messages; empty for a single image."""
-        return "+".join(",".join(map(str, index)) for index in self.indices)
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Steps, finish
 from napari_kpac.engine.arrays import output_for
@@ -27,7 +26,6 @@ from napari_kpac.engine.job import (
 )
 from napari_kpac.engine.memory import explaining_shortage, keeping_memory
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.engine.pixels import PixelRange
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import Recipe, Result, check_model
 
@@ -155,31 +153,12 @@ def prepare_job(
     image: Any,
     options: DeblurOptions | None = None,
     modulation: Modulation | None = None,
-    *,
-    views: Views = None,
-    model: Model | None = None,
-    plan: Plan | None = None,
-    pixel_range: PixelRange | None = None,
-    recorded: Mapping[str, Any] | None = None,
-    held: int = 2,
+    **settings: Any,
 ) -> Job | ClassicalJob:
-    """Return the job of an image, by the method that the options name; see :class:`Job`."""
+    """Return the job of an image by the method of the options; ``settings`` are a Job's."""
     options = options or DeblurOptions()
-    if options.method == "ebdb":
-        if views is not None:
-            raise ImageError("method 'ebdb' takes one image and no views")
-        return ClassicalJob(image, options, modulation, pixel_range=pixel_range)
-    return Job(
-        image,
-        options,
-        modulation,
-        views=views,
-        model=model,
-        plan=plan,
-        pixel_range=pixel_range,
-        recorded=recorded,
-        held=held,
-    )
+    kind = ClassicalJob if options.method == "ebdb" else Job
+    return kind(image, options, modulation, **settings)
 
 
 def _joined(job: Job | ClassicalJob, out: Any, results: Sequence[PlaneResult]) -> Result:

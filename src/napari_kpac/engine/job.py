@@ -10,7 +10,6 @@ import copy
 import os
 import platform
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -73,8 +72,8 @@ CLASSICAL_STEPS = 100
 """Nobody knows beforehand how many levels of blur a plane has: progress is in percent."""
 MAX_CACHED_NETWORKS = 3
 
-_cache: OrderedDict[tuple[str, int, str], KPACNet] = OrderedDict()
-_lock = threading.Lock()
+_loading = threading.Lock()
+"""No network is loaded twice at the same time."""
 
 
 class _Unset:
@@ -120,15 +119,15 @@ def prepare_network(model: Model, device: torch.device) -> KPACNet:
     path = Path(model)
     if not is_file_name(str(model)):
         path = find(str(model)).path
-    key = (str(path.absolute()), path.stat().st_mtime_ns if path.exists() else 0, str(device))
-    with _lock:
-        if key not in _cache:
-            net = load(path).to(device)
-            _cache[key] = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            while len(_cache) > MAX_CACHED_NETWORKS:
-                _cache.popitem(last=False)
-        _cache.move_to_end(key)
-        return _cache[key]
+    changed = path.stat().st_mtime_ns if path.exists() else 0
+    with _loading:
+        return _load(path.absolute(), changed, device)
+
+
+@lru_cache(maxsize=MAX_CACHED_NETWORKS)
+def _load(path: Path, changed: int, device: torch.device) -> KPACNet:  # noqa: ARG001 - a key
+    net = load(path).to(device)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def card_of(net: KPACNet) -> ModelCard:
@@ -356,7 +355,10 @@ class Job:
 
 
 class ClassicalJob:
-    """The same for the classical method: it estimates the blur, and has no attention."""
+    """The same for the classical method: it estimates the blur, and has no attention.
+
+    Takes all that a :class:`Job` takes; what only concerns the network is ignored.
+    """
 
     scale = 1
     by_chunk = False
@@ -367,9 +369,13 @@ class ClassicalJob:
         options: DeblurOptions,
         modulation: Modulation | None = None,
         *,
+        views: Views = None,
         pixel_range: PixelRange | None = None,
+        **_: Any,
     ) -> None:
         self.options, self.modulation = options, modulation or Modulation()
+        if views is not None:
+            raise ImageError("method 'ebdb' takes one image and no views")
         if not self.modulation.is_neutral:
             raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
         self.first = as_array(image)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import psutil
 import torch
@@ -39,20 +39,12 @@ _SWITCH, _FOR_GOOD = "NAPARI_KPAC_ALLOCATOR", "for good"
 """A process that was started with :func:`allocator_environment` is known by this."""
 
 
-class _Setting(NamedTuple):
-    """A parameter of glibc's allocator."""
-
-    number: int
-    variable: str
-    keeping: int
-    default: int
-
-
 _SETTINGS = (
-    _Setting(-4, "MALLOC_MMAP_MAX_", 0, 65536),
-    _Setting(-1, "MALLOC_TRIM_THRESHOLD_", 2**31 - 1, 128 * 2**10),
-    _Setting(-2, "MALLOC_TOP_PAD_", 64 * 2**20, 128 * 2**10),
+    (-4, "MALLOC_MMAP_MAX_", 0, 65536),
+    (-1, "MALLOC_TRIM_THRESHOLD_", 2**31 - 1, 128 * 2**10),
+    (-2, "MALLOC_TOP_PAD_", 64 * 2**20, 128 * 2**10),
 )
+"""Of glibc: number of the parameter, its variable, its value for keeping, its default."""
 
 _users = 0
 _lock = threading.Lock()
@@ -81,16 +73,16 @@ def keeping_memory(*, trim: bool = True) -> Iterator[None]:
     with _lock:
         _users += 1
         if _users == 1:
-            for setting in _SETTINGS:
-                libc.mallopt(setting.number, setting.keeping)
+            for number, _, keeping, _ in _SETTINGS:
+                libc.mallopt(number, keeping)
     try:
         yield
     finally:
         with _lock:
             _users -= 1
             if _users == 0:
-                for setting in _SETTINGS:
-                    libc.mallopt(setting.number, setting.default)
+                for number, *_, default in _SETTINGS:
+                    libc.mallopt(number, default)
                 if trim:
                     libc.malloc_trim(0)
 
@@ -105,7 +97,7 @@ def allocator_environment() -> dict[str, str]:
     if not _may_keep() or _glibc() is None:
         return {}
     own = {_SWITCH: _FOR_GOOD, "MALLOC_ARENA_MAX": "1"}
-    return own | {setting.variable: str(setting.keeping) for setting in _SETTINGS}
+    return own | {variable: str(keeping) for _, variable, keeping, _ in _SETTINGS}
 
 
 def give_back() -> None:

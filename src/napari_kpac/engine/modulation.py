@@ -50,13 +50,11 @@ class Modulation:
     strength: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.gains is not None:
-            _gain_array(self.gains, "gains")
+        for name, gains in self._named_gains().items():
+            _check_gains(gains, name)
         strength = self.strength
         if not isinstance(strength, int | float | np.number) or not abs(strength) <= MAX_GAIN:
             raise ConfigError(f"strength={strength!r}: must be a number from 0 to {MAX_GAIN:g}")
-        for label, gains in self.label_gains.items():
-            _gain_array(gains, f"label_gains[{label}]")
         if self.label_gains and self.labels is None:
             raise ConfigError("label_gains need a label image: give labels=")
         if self.labels is not None:
@@ -73,24 +71,25 @@ class Modulation:
                     f"override[{block}, {index}]: must be a finite number or a map of the image"
                 )
 
+    def _named_gains(self) -> dict[str, Gains]:
+        """Return all gains that there are, by their name in messages."""
+        own = {} if self.gains is None else {"gains": self.gains}
+        return own | {f"label_gains[{label}]": each for label, each in self.label_gains.items()}
+
     @property
     def is_neutral(self) -> bool:
         """Whether alpha is left as it is (the strength may differ from 1)."""
-        return (
-            (self.gains is None or bool((np.asarray(self.gains) == 1).all()))
-            and not self.override
-            and not self.label_gains
-        )
+        plain = self.gains is None or bool((np.asarray(self.gains) == 1).all())
+        return plain and not self.override and not self.label_gains
 
     def check(self, config: KPACConfig, size: tuple[int, int] | None = None) -> None:
         """Raise unless this fits a network, and an image of that size."""
         shape = (config.blocks, len(config.dilations))
-        for name, gains in [("gains", self.gains), *self.label_gains.items()]:
-            if gains is not None and np.shape(gains) not in (shape, shape[1:]):
+        for name, gains in self._named_gains().items():
+            if np.shape(gains) not in (shape, shape[1:]):
                 raise ConfigError(
-                    f"{name if name == 'gains' else f'label_gains[{name}]'} has shape "
-                    f"{np.shape(gains)}; this network has {shape[0]} block(s) of {shape[1]} "
-                    f"dilations, so {shape[1:]} or {shape} is needed"
+                    f"{name} has shape {np.shape(gains)}; this network has {shape[0]} block(s) of "
+                    f"{shape[1]} dilations, so {shape[1:]} or {shape} is needed"
                 )
         if size is not None and self.labels is not None and np.shape(self.labels) != size:
             raise ConfigError(f"labels have shape {np.shape(self.labels)}, the image has {size}")
@@ -155,7 +154,7 @@ class BlockModulation:
 def block_modulations(
     modulation: Modulation, config: KPACConfig, padded: tuple[int, int]
 ) -> list[BlockModulation]:
-    """Bring a modulation down to the bottleneck: one record per block.
+    """Return a modulation at bottleneck resolution, one record per block.
 
     A cell takes the mean over the pixels it stands for; padding repeats the border.
     """
@@ -211,7 +210,7 @@ def _rows(gains: Gains | None, config: KPACConfig) -> npt.NDArray[np.float64]:
     return np.broadcast_to(1.0 if gains is None else np.asarray(gains, np.float64), shape).copy()
 
 
-def _gain_array(gains: Gains, name: str) -> None:
+def _check_gains(gains: Gains, name: str) -> None:
     try:
         values = np.asarray(gains, dtype=np.float64)
     except (ValueError, TypeError) as error:

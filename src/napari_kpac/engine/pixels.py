@@ -73,12 +73,8 @@ class Rect(NamedTuple):
 
     def grown(self, by: int, height: int, width: int) -> Rect:
         """Grow on all sides, but not beyond an image of that size."""
-        return Rect(
-            max(self.top - by, 0),
-            min(self.bottom + by, height),
-            max(self.left - by, 0),
-            min(self.right + by, width),
-        )
+        top, left = max(self.top - by, 0), max(self.left - by, 0)
+        return Rect(top, min(self.bottom + by, height), left, min(self.right + by, width))
 
     def clipped(self, height: int, width: int) -> Rect:
         """Cut off what lies beyond an image of that size."""
@@ -86,12 +82,8 @@ class Rect(NamedTuple):
 
     def inside(self, outer: Rect) -> Rect:
         """Return the same rectangle in coordinates of ``outer``."""
-        return Rect(
-            self.top - outer.top,
-            self.bottom - outer.top,
-            self.left - outer.left,
-            self.right - outer.left,
-        )
+        top, left = outer.top, outer.left
+        return Rect(self.top - top, self.bottom - top, self.left - left, self.right - left)
 
     def aligned(self, cell: int) -> Rect:
         """Grow to whole cells of that side."""
