@@ -64,7 +64,7 @@ class AttentionFiles(DeblurFiles):
     ) -> Steps[Any]:
         """Run the network over a plane and keep its attention."""
         layout, plane = opened.job.layout, opened.planes[unit]
-        made = yield from opened.job.deblur(plane, loaded, _Nowhere(layout.dtype), 0, 1)
+        made = yield from opened.job.deblur(plane, loaded, _Nowhere(layout.dtype))
         if made.alpha is None:
             raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
         index = plane.indices[0] if layout.rgb_channels is None else (unit,)

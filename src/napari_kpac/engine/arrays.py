@@ -51,12 +51,13 @@ class Layout:
         """Sizes of the axes before the plane's own: time, z, channels."""
         return self.shape[: -2 if self.colour == "grey" else -3]
 
-    @property
-    def leading_of_maps(self) -> tuple[int, ...]:
-        """Leading axes of maps of this image, one map for each plane."""
-        if self.rgb_channels is None:
-            return self.leading
-        return (sum(1 for _ in self.planes()),)
+    def stack(self, maps: Sequence[Array]) -> Array:
+        """Return one array of maps of all planes, with the leading axes of the image.
+
+        Where channels make up RGB, planes are counted along one axis instead.
+        """
+        leading = self.leading if self.rgb_channels is None else (len(maps),)
+        return np.stack(maps).reshape(*leading, *maps[0].shape)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -211,21 +212,19 @@ def _with_channels(layout: Layout, axis: int | None, channels: Sequence[int] | N
         raise ImageError(
             "channel_axis and rgb_channels go together, on an image whose last axis is not colour"
         )
-    if not -len(layout.shape) <= axis < len(layout.leading):
+    counted = axis + len(layout.shape) if axis < 0 else axis
+    if not 0 <= counted < len(layout.leading):
         raise ImageError(
             f"channel_axis={axis} must be one of the {len(layout.leading)} axes before the last two"
         )
-    axis %= len(layout.shape)
-    if axis >= len(layout.leading):
-        raise ImageError(f"channel_axis={axis} is an axis of the planes themselves")
-    count = layout.leading[axis]
+    count = layout.leading[counted]
     chosen = tuple(int(c) for c in channels)
     if len(chosen) != 3 or len(set(chosen)) != 3 or not all(0 <= c < count for c in chosen):
         raise ImageError(
             f"rgb_channels={tuple(channels)} must be three different channels out of 0..{count - 1}"
         )
     red, green, blue = chosen
-    return Layout(layout.shape, layout.dtype, "grey", axis, (red, green, blue))
+    return Layout(layout.shape, layout.dtype, "grey", counted, (red, green, blue))
 
 
 def _numpy(data: Any) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 
@@ -18,9 +19,10 @@ from torch.nn import functional as F
 
 from napari_kpac.core.options import BlurMapOptions
 from napari_kpac.core.progress import Progress, Steps, finish
+from napari_kpac.engine.arrays import Plane
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.job import UNSET, Job, Maps, Model, Views, as_numpy, options_of
-from napari_kpac.engine.memory import explaining_shortage, keeping_memory
+from napari_kpac.engine.job import UNSET, Job, Maps, Model, Views, as_numpy, each_plane, options_of
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.recipe import upsample
 
@@ -82,30 +84,24 @@ def blur_map_steps(
     with explaining_shortage():
         job = Job(image, options, views=views, model=model)
         job.plan = replace(job.plan, kept_skips=())  # nothing is decoded
-        planes = list(job.layout.planes())
-        found = []
-        with keeping_memory():
-            for number, plane in enumerate(planes):
-                found.append((yield from _attention(job, job.load(plane), number, len(planes))))
-        alphas = np.stack(found).reshape(*job.layout.leading_of_maps, *found[0].shape)
+        alphas = job.layout.stack((yield from each_plane(job, partial(_attention, job))))
         values = np.ascontiguousarray(alphas[..., 0, :, :])
         return BlurMap(values, alphas, job.enlarge, options)
 
 
-def _attention(job: Job, reader: PlaneReader, number: int, total: int) -> Steps[Maps]:
+def _attention(job: Job, _: Plane, reader: PlaneReader) -> Steps[Maps]:
     """Compute the alphas of block 1 for a plane, at its resolution: (dilations, H, W)."""
 
     def attempt() -> Steps[Maps]:
-        each = job.plan.tile_count + 1
-        done = count(number * each + 1)
+        done, total = count(1), job.plan.tile_count + 1
         with closing(job.stages(reader)) as stages:
             for _ in stages.encode():
-                yield Progress(next(done), total * each, "encode")
+                yield Progress(next(done), total, "encode")
             alpha = as_numpy(Bottleneck(stages).attention(0, stages.take_features())[0])
         # Averages over the pixels that each pixel was enlarged to.
         enlarged = upsample(alpha, job.scale, (reader.height, reader.width))
         pooled = F.avg_pool2d(torch.from_numpy(enlarged)[None], job.enlarge)[0].numpy()
-        yield Progress(next(done), total * each, "attention")
+        yield Progress(next(done), total, "attention")
         return pooled
 
     return (yield from job.within_memory(attempt))

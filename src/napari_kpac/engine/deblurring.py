@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,11 @@ from napari_kpac.engine.job import (
     Model,
     PlaneResult,
     Views,
+    each_plane,
     model_name,
     options_of,
 )
-from napari_kpac.engine.memory import explaining_shortage, keeping_memory
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import Recipe, Result, check_model
@@ -106,12 +108,7 @@ def deblur_steps(
             image, options, modulation, views=views, model=model, plan=plan, recorded=recorded
         )
         out = output_for(job.layout, out, image)
-        planes = list(job.layout.planes())
-        results = []
-        with keeping_memory():
-            for number, plane in enumerate(planes):
-                steps = job.deblur(plane, job.load(plane), out, number, len(planes))
-                results.append((yield from steps))
+        results = yield from each_plane(job, partial(job.deblur, out=out))
         return _joined(job, out, results)
 
 
@@ -164,18 +161,15 @@ def prepare_job(
 def _joined(job: Job | ClassicalJob, out: Any, results: Sequence[PlaneResult]) -> Result:
     """Return the result of an image from those of its planes."""
 
-    def stacked(name: str) -> Any:
+    def stacked(name: str, missing: Any = None) -> Any:
         maps = [getattr(each, name) for each in results]
-        if maps[0] is None:
-            return None
-        return np.stack(maps).reshape(*job.layout.leading_of_maps, *maps[0].shape)
+        return missing if maps[0] is None else job.layout.stack(maps)
 
     nothing = np.empty((0, 0), np.float32)
-    alpha, beta = stacked("alpha"), stacked("beta")
     return Result(
         image=out,
-        alpha=nothing if alpha is None else alpha,
-        beta=nothing if beta is None else beta,
+        alpha=stacked("alpha", nothing),
+        beta=stacked("beta", nothing),
         recipe=results[-1].recipe,
         size=job.layout.size,
         scale=job.scale,

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -41,7 +41,7 @@ from napari_kpac.engine.arrays import (
 )
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.device import free_memory, resolve
-from napari_kpac.engine.memory import is_keeping_memory, within_memory
+from napari_kpac.engine.memory import is_keeping_memory, keeping_memory, within_memory
 from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import (
     PixelRange,
@@ -298,9 +298,7 @@ class Job:
         result, _ = yield from within_memory(config, device, self.plan, with_plan, forget)
         return result
 
-    def deblur(
-        self, plane: Plane, reader: PlaneReader, out: Any = None, number: int = 0, total: int = 1
-    ) -> Steps[PlaneResult]:
+    def deblur(self, plane: Plane, reader: PlaneReader, out: Any = None) -> Steps[PlaneResult]:
         """Deblur a plane; where memory runs short, in smaller tiles.
 
         Parameters
@@ -310,27 +308,24 @@ class Job:
         out
             Of the shape of the image: pixels are written to their place. None: they are
             returned.
-        number, total
-            For the progress: which of how many planes it is.
         """
         target = plane_output(self.layout, plane) if out is None else out
 
         def attempt() -> Steps[tuple[Maps, Maps]]:
-            plan = self.plan
-            done, steps = count(number * plan.steps + 1), total * plan.steps
+            plan, done = self.plan, count(1)
             mods = None
             if not self.modulation.is_neutral:
                 mods = block_modulations(self.modulation, self.net.config, reader.padded)
             with closing(self.stages(reader)) as stages:
                 for _ in stages.encode():
-                    yield Progress(next(done), steps, "encode")
+                    yield Progress(next(done), plan.steps, "encode")
                 entered, alphas, betas = Bottleneck(stages).run(mods)
-                yield Progress(next(done), steps, "blocks")
+                yield Progress(next(done), plan.steps, "blocks")
                 for tile in plan.tiles():
                     rect = tile.clipped(reader.height, reader.width)
                     residual = stages.decode(entered, tile)[:, :, : rect.height, : rect.width]
                     _write(self, plane, rect, reader, residual, target, alone=out is None)
-                    yield Progress(next(done), steps, "decode")
+                    yield Progress(next(done), plan.steps, "decode")
             return as_numpy(torch.cat(alphas)), as_numpy(torch.cat(betas))
 
         alpha, beta = yield from self.within_memory(attempt)
@@ -386,20 +381,17 @@ class ClassicalJob:
         """Read a plane."""
         return PlaneReader(read_plane(self.first, plane), None, self.range, 1)
 
-    def deblur(
-        self, plane: Plane, reader: PlaneReader, out: Any = None, number: int = 0, total: int = 1
-    ) -> Steps[PlaneResult]:
+    def deblur(self, plane: Plane, reader: PlaneReader, out: Any = None) -> Steps[PlaneResult]:
         """Estimate the blur of a plane, and undo it; see :meth:`Job.deblur`."""
         target = plane_output(self.layout, plane) if out is None else out
-        start = Progress(number * CLASSICAL_STEPS, total * CLASSICAL_STEPS, "estimating")
-        yield start
+        yield Progress(0, CLASSICAL_STEPS, "estimating")
         rect = Rect(0, reader.height, 0, reader.width)
         image = (reader.read(rect)[0, : reader.channels].permute(1, 2, 0).numpy() + 1) / 2
         unit = np.clip(image[..., 0] if reader.channels == 1 else image, 0, 1)
 
         def in_percent(progress: Progress) -> Progress:
-            done = start.done + progress.done * CLASSICAL_STEPS // progress.total
-            return replace(start, done=done, stage=progress.stage)
+            done = progress.done * CLASSICAL_STEPS // progress.total
+            return Progress(done, CLASSICAL_STEPS, progress.stage)
 
         found = yield from relay(two_step_steps(unit.astype(np.float32)), in_percent)
         change = 2 * (np.asarray(found.image, np.float32) - unit)
@@ -412,6 +404,24 @@ class ClassicalJob:
             target if out is None else None,
             sigma=np.asarray(found.sigma, np.float32),
         )
+
+
+def each_plane(
+    job: Job | ClassicalJob, work: Callable[[Plane, PlaneReader], Steps[T]]
+) -> Steps[list[T]]:
+    """Do work on all planes of an image, one after the other; returns what it returned."""
+    planes = list(job.layout.planes())
+    results = []
+    with keeping_memory():
+        for number, plane in enumerate(planes):
+            steps = work(plane, job.load(plane))
+            results.append((yield from relay(steps, partial(_of_all, number, len(planes)))))
+    return results
+
+
+def _of_all(number: int, planes: int, step: Progress) -> Progress:
+    """Return the progress in all planes from that in one of them."""
+    return replace(step, done=number * step.total + step.done, total=planes * step.total)
 
 
 def _write(
