@@ -112,7 +112,7 @@ def check_threshold(rule: Any, threshold: float | None) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite real number."""
+    """Return True if a value is a finite real number."""
     kinds = (int, float, np.integer, np.floating)
     try:
         return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
@@ -201,7 +201,7 @@ class ImageOptions:
 
     @classmethod
     def from_dict(cls, values: Any) -> Any:
-        """Inverse of :meth:`to_dict`; an unknown option is an error."""
+        """Return options from what :meth:`to_dict` gave; an unknown one is an error."""
         known = {item.name for item in fields(cls)}
         if not isinstance(values, dict) or set(values) - known:
             raise ConfigError(f"options must be a table of {', '.join(sorted(known))}")

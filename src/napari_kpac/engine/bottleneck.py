@@ -91,21 +91,10 @@ class Bottleneck:
     ) -> tuple[Tensor, Rect]:
         """Run the blocks again from the first that changed, then the decoder's entry.
 
-        All blocks but the last are needed whole, for beta is a global mean.
-
-        Parameters
-        ----------
-        mods
-            One for each block.
-        local
-            The cells that are needed of the result; None: all.
-        check
-            Called between stages; may raise to give up. What is kept stays consistent then.
-
-        Returns
-        -------
-        Tensor, Rect
-            What the decoder's levels begin with and the cells that it covers.
+        Returns what the decoder's levels begin with and the rectangle of cells that it covers.
+        ``local`` is what is needed of it. All blocks but the last are needed whole, for beta is
+        a global mean. ``check`` is called between stages and may raise to give up; what is kept
+        stays consistent then.
         """
         last = self.net.config.blocks - 1
         x = self._features

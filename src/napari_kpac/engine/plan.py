@@ -156,24 +156,9 @@ def make_plan(
     """Choose tiles and what to keep for an image and a budget.
 
     The largest tile is taken with which everything fits; skips are kept, shallow levels
-    given up first, as long as that leaves room for a tile of comfortable size.
-
-    Parameters
-    ----------
-    padded
-        Height and width, multiples of ``config.multiple``.
-    config
-        Of the network.
-    halo
-        Pixels around a tile that the encoder must see (``KPACNet.halos``).
-    tile
-        As in the options.
-    budget
-        Bytes that may be used.
-    item_size
-        Bytes of a value.
-    held
-        Bytes of the budget that are taken by the image itself and its result.
+    given up first, as long as that leaves room for a tile of comfortable size. ``halo`` are
+    the pixels around a tile that the encoder must see (``KPACNet.halos``), ``held`` are bytes
+    of the budget that are taken by the image itself and its result.
     """
     height, width = padded
     rows, columns = height // config.multiple, width // config.multiple

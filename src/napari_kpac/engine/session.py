@@ -214,6 +214,8 @@ class Session:
             return partial(self._check, self._latest)
 
     def _check(self, ticket: int) -> None:
+        if self._closed:
+            raise CancelledError("the session is closed")
         if ticket != self._latest:
             raise CancelledError("a newer request made this render pointless")
 
@@ -238,8 +240,7 @@ class Session:
             self._half = None
 
     def _encode(self, check: Check) -> Steps[None]:
-        if self._closed:
-            raise CancelledError("the session is closed")
+        check()
         if self._bottleneck is not None:
             return
         for count, _ in enumerate(self._stages.encode(), start=1):
@@ -250,8 +251,7 @@ class Session:
     def _render(self, modulation: Modulation, rect: Rect, check: Check) -> Steps[_Part]:
         """Render a rectangle at strength 1."""
         yield from self._encode(check)
-        if self._bottleneck is None:
-            raise CancelledError("the session is closed")
+        assert self._bottleneck is not None  # noqa: S101 - made by encoding
         stages = self._stages
         mods = block_modulations(modulation, self.config, self._reader.padded)
         outer = rect.aligned(stages.cell)
