@@ -58,7 +58,7 @@ class OpenedFiles:
         self.units = len(self.planes)
         self.known = self.job.range
         size = int(np.prod(layout.shape, dtype=np.int64)) * layout.dtype.itemsize
-        self.weight = 0 if self.job.by_chunk else size // max(1, int(np.prod(layout.leading)))
+        self.weight = 0 if self.job.by_chunk else layout.plane_bytes
         streamed = self.job.by_chunk or (self.units > 1 and size > STREAMED_FROM)
         self.frame = Frame(layout.shape, layout.dtype, metadata, streamed)
 

@@ -18,6 +18,7 @@ from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import ImageOptions
 
 Array = npt.NDArray[Any]
+Maps = npt.NDArray[np.float32]
 Kind = Literal["grey", "rgb", "rgba"]
 EVERY = slice(None)
 MIN_CHUNKS_PER_PLANE = 4
@@ -62,8 +63,18 @@ class Layout:
     @property
     def size(self) -> tuple[int, int]:
         """Height and width of a plane."""
-        rows, columns = self.shape[-2:] if self.colour == "grey" else self.shape[-3:-1]
+        rows, columns, *_ = self.plane_shape
         return rows, columns
+
+    @property
+    def plane_shape(self) -> tuple[int, ...]:
+        """Height, width and, where it has one, the colour axis."""
+        return self.shape[len(self.leading) :]
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes that the pixels of a plane take in the array."""
+        return int(np.prod(self.plane_shape, dtype=np.int64)) * self.dtype.itemsize
 
     def planes(self) -> Iterator[Plane]:
         """Iterate over all planes, in the order of the array."""
@@ -191,8 +202,7 @@ def read_plane(array: Any, plane: Plane, rows: slice = EVERY, columns: slice = E
 
 def plane_output(layout: Layout, plane: Plane) -> Array:
     """Return an array for the pixels of one plane: an entry for each of its indices."""
-    own = layout.shape[len(layout.leading) :]
-    return np.empty((len(plane.indices), *own), layout.dtype)
+    return np.empty((len(plane.indices), *layout.plane_shape), layout.dtype)
 
 
 def write_plane(

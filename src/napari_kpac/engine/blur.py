@@ -13,15 +13,14 @@ from itertools import count
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn import functional as F
 
 from napari_kpac.core.options import BlurMapOptions
 from napari_kpac.core.progress import Progress, Steps, finish
-from napari_kpac.engine.arrays import Plane
+from napari_kpac.engine.arrays import Maps, Plane
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.job import UNSET, Job, Maps, Model, Views, as_numpy, each_plane, options_of
+from napari_kpac.engine.job import UNSET, Job, Model, Views, as_numpy, each_plane, options_of
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.recipe import upsample
@@ -31,9 +30,9 @@ from napari_kpac.engine.recipe import upsample
 class BlurMap:
     """A blur map and how it was made."""
 
-    values: npt.NDArray[np.float32]
+    values: Maps
     """(H, W) in 0..1, larger = more blurred; leading axes of a stack come first."""
-    alpha: npt.NDArray[np.float32]
+    alpha: Maps
     """All alphas of block 1, (dilations, H, W), leading axes first."""
     upsampling: int
     """By how much the image was enlarged first."""
@@ -48,7 +47,7 @@ def blur_map(
     *,
     options: BlurMapOptions | None = None,
     **fields: Any,
-) -> npt.NDArray[np.float32]:
+) -> Maps:
     """Measure how blurred each pixel is: 0..1, larger = more blurred.
 
     This is alpha_1 of block 1, the attention of the smallest dilation, which the paper found

@@ -20,7 +20,6 @@ from napari_kpac.engine.job import (
     ClassicalJob,
     Job,
     Model,
-    PlaneResult,
     Views,
     each_plane,
     model_name,
@@ -29,7 +28,7 @@ from napari_kpac.engine.job import (
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.plan import Plan
-from napari_kpac.engine.recipe import Recipe, Result, check_model
+from napari_kpac.engine.recipe import PlaneResult, Recipe, Result, check_model
 
 
 def deblur(

@@ -7,12 +7,13 @@ Planes may be deblurred in any order and in any process. Not for: whole images i
 from __future__ import annotations
 
 import copy
+import math
 import os
 import platform
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from itertools import count
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -28,8 +28,8 @@ from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions, ImageOptions, parse_memory
 from napari_kpac.core.progress import Progress, Steps, relay
 from napari_kpac.engine.arrays import (
-    Array,
     ChunkedPlane,
+    Maps,
     Plane,
     as_array,
     is_read_by_chunk,
@@ -52,7 +52,7 @@ from napari_kpac.engine.pixels import (
     restore_pixels,
 )
 from napari_kpac.engine.plan import Plan, make_plan
-from napari_kpac.engine.recipe import Recipe, recorded_plan
+from napari_kpac.engine.recipe import PlaneResult, Recipe, recorded_plan
 from napari_kpac.engine.stages import Stages
 from napari_kpac.network import KPACNet
 from napari_kpac.optics.classical import two_step_steps
@@ -60,7 +60,6 @@ from napari_kpac.weights import ModelCard, find, is_file_name, load, tensors_sha
 
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ImageOptions)
-Maps = npt.NDArray[np.float32]
 Views = tuple[Any, Any] | None
 Model = str | os.PathLike[str] | KPACNet
 
@@ -147,21 +146,6 @@ def _version() -> str:
     return version("napari-kpac")
 
 
-@dataclass(frozen=True, eq=False)
-class PlaneResult:
-    """What came out of one plane."""
-
-    recipe: Recipe
-    pixels: Array | None = None
-    """An entry for each index of the plane; None where they were written elsewhere."""
-    alpha: Maps | None = None
-    """(blocks, dilations, h, w)."""
-    beta: Maps | None = None
-    """(blocks, channels)."""
-    sigma: Maps | None = None
-    """(H, W), of the classical method."""
-
-
 class Job:
     """An image, a network and options made ready.
 
@@ -220,30 +204,33 @@ class Job:
         sources = (self.views or ()) if self.array is None else (self.array,)
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
         self.modulation.check(self.net.config, self.layout.size)
-        height, width = self.layout.size
-        self.enlarge = options.upsampling_factor(height * width)
-        channels = 1 if self.layout.colour == "grey" else len(self.layout.colour)
-        plane_bytes = height * width * channels * self.layout.dtype.itemsize
+        self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
         budget = parse_memory(options.memory, free_memory(self.device))
         self.by_chunk = (
             self.enlarge == 1
-            and plane_bytes > CHUNKED_SHARE * budget
+            and self.layout.plane_bytes > CHUNKED_SHARE * budget
             and all(is_read_by_chunk(each, self.layout) for each in (*sources, *(self.views or ())))
         )
+        self.plan = plan or self._make_plan(budget, held)
+        if recorded is not None:
+            self.plan = recorded_plan(recorded, self.plan, self.scale)
+
+    def _make_plan(self, budget: int, held: int) -> Plan:
+        height, width = (side * self.enlarge for side in self.layout.size)
         # What is read by chunk is not held; its result may be.
-        held = 1 if self.by_chunk else held if plane_bytes <= LARGE_PLANE_BYTES else 2
-        height, width = height * self.enlarge, width * self.enlarge
-        self.plan = plan or make_plan(
+        if self.by_chunk:
+            held = 1
+        elif self.layout.plane_bytes > LARGE_PLANE_BYTES:
+            held = 2
+        return make_plan(
             (height + -height % self.scale, width + -width % self.scale),
             self.net.config,
             halo=self.net.halos.encode,
-            tile=options.tile,
+            tile=self.options.tile,
             budget=budget,
             item_size=next(self.net.parameters()).element_size(),
-            held=held * plane_bytes if self.device.type == "cpu" else 0,
+            held=held * self.layout.plane_bytes if self.device.type == "cpu" else 0,
         )
-        if recorded is not None:
-            self.plan = recorded_plan(recorded, self.plan, self.scale)
 
     def _set_image(self, image: Any, views: Views) -> None:
         """Set the image (or None), the views (or None), and the first of those there are."""

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from napari_kpac.core.errors import ConfigError, DeviceError, FileError, KpacError, RecipeError
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions
+from napari_kpac.engine.arrays import Array, Maps
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.plan import Plan
@@ -37,17 +38,17 @@ class Result:
 
     image: Any
     """Of the input's shape and dtype."""
-    alpha: npt.NDArray[np.float32]
+    alpha: Maps
     """(blocks, dilations, h, w) as used, at bottleneck resolution; leading axes of a stack
     come first."""
-    beta: npt.NDArray[np.float32]
+    beta: Maps
     """(blocks, channels), leading axes first."""
     recipe: Recipe
     size: tuple[int, int]
     """Height and width of an image in pixels."""
     scale: int
     """Pixels per cell of alpha, along both axes."""
-    sigma: npt.NDArray[np.float32] | None = None
+    sigma: Maps | None = None
     """(H, W): the estimated blur in pixels of sigma, leading axes first; method ``ebdb`` only."""
     origin: tuple[int, int] = (0, 0)
     """First pixel (row, column) of alpha's first cell, in pixels of ``image``."""
@@ -62,17 +63,29 @@ class Result:
         half = (self.scale - 1) / 2
         return self.origin[0] + half, self.origin[1] + half
 
-    def alpha_at_image(self) -> npt.NDArray[np.float32]:
+    def alpha_at_image(self) -> Maps:
         """Return alpha interpolated to (blocks, dilations, H, W), leading axes first."""
         return upsample(self.alpha, self.scale, self.size, self.origin)
 
 
+@dataclass(frozen=True, eq=False)
+class PlaneResult:
+    """What came out of one plane."""
+
+    recipe: Recipe
+    pixels: Array | None = None
+    """An entry for each index of the plane; None where they were written elsewhere."""
+    alpha: Maps | None = None
+    """(blocks, dilations, h, w)."""
+    beta: Maps | None = None
+    """(blocks, channels)."""
+    sigma: Maps | None = None
+    """(H, W), of the classical method."""
+
+
 def upsample(
-    maps: npt.NDArray[np.float32],
-    scale: int,
-    size: tuple[int, int],
-    origin: tuple[int, int] = (0, 0),
-) -> npt.NDArray[np.float32]:
+    maps: Maps, scale: int, size: tuple[int, int], origin: tuple[int, int] = (0, 0)
+) -> Maps:
     """Interpolate maps of cells (..., h, w), the first at ``origin``, to pixels (..., H, W)."""
     *leading, height, width = maps.shape
     flat = torch.from_numpy(np.ascontiguousarray(maps)).reshape(1, -1, height, width)
