@@ -36,7 +36,7 @@ from qtpy.QtCore import QEventLoop, QTimer
 from qtpy.QtWidgets import QApplication
 from skimage import data
 
-from napari_kpac.engine.allocator import give_back
+from napari_kpac.engine.memory import give_back
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget

@@ -187,7 +187,7 @@ def test_reading_and_writing_overlap_with_computing(photos, models, tmp_path):
 @pytest.mark.parametrize("overlap", [True, False])
 def test_large_images_go_one_at_a_time(photos, models, tmp_path, monkeypatch, overlap):
     """Nothing is decoded or computed while one is being encoded, and freed memory is returned."""
-    monkeypatch.setattr(files, "LARGE", 1000)
+    monkeypatch.setattr(files, "LARGE_PLANE_BYTES", 1000)
     log = []
     monkeypatch.setattr(files, "give_back", lambda: log.append("give back"))
 
@@ -340,7 +340,7 @@ def of(models):
 def test_one_is_read_ahead_and_one_written_behind(photos, models, tmp_path, monkeypatch):
     """And of large ones none: each is written before the next is read."""
     for limit, most in ((10**12, 3), (0, 1)):
-        monkeypatch.setattr(files, "LARGE", limit)
+        monkeypatch.setattr(files, "LARGE_PLANE_BYTES", limit)
         alive, log = set(), []
         original_open, original_write = DeblurAction.open, files.FileTask.write
 

@@ -7,7 +7,7 @@ import zarr
 
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
-from napari_kpac.engine.chunks import ChunkedPlane
+from napari_kpac.engine.arrays import ChunkedPlane
 from napari_kpac.images import read_image
 from napari_kpac.images.arrays import MappedArray
 

@@ -25,7 +25,7 @@ def test_it_needs_no_weights_and_gains(sharp, blurred, monkeypatch):
     def never(*args):
         raise AssertionError("no network is needed")
 
-    monkeypatch.setattr("napari_kpac.engine.job.prepare", never)
+    monkeypatch.setattr("napari_kpac.engine.job.prepare_network", never)
     result = kpac.deblur(blurred, method="ebdb")
     assert result.image.dtype == np.uint8
     assert result.image.shape == blurred.shape

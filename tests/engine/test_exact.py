@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import napari_kpac as kpac
-from napari_kpac.engine.bottleneck import CachedBottleneck
+from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.plan import make_plan
 from tests.engine.conftest import tiny_net
 
@@ -196,7 +196,7 @@ def test_strength_zero_is_the_input_to_the_bit(photograph):
 def test_a_lean_session_gives_the_same(monkeypatch):
     image = random_image(64, 80)
     modulation = kpac.Modulation(gains=[0.5, 0, 1.5])
-    monkeypatch.setattr(CachedBottleneck, "is_lean", True)
+    monkeypatch.setattr(Bottleneck, "is_lean", True)
     lean = kpac.Session(image, NETS[3], "cpu", range="unit")
     assert_same(lean.render(modulation), run(image, NETS[3], modulation=modulation))
 

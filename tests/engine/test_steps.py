@@ -6,7 +6,7 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
-from napari_kpac.engine import allocator, device
+from napari_kpac.engine import device, memory
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.stages import Stages
 from tests.engine.conftest import tiny_net
@@ -37,7 +37,7 @@ def test_cancelling_answers_within_one_tile(image, monkeypatch):
     monkeypatch.setattr(
         Stages,
         "_encode_tile",
-        lambda self, tile, levels: (encoded.append(tile), original(self, tile, levels)),
+        lambda self, tile: (encoded.append(tile), original(self, tile)),
     )
     out = np.full_like(image, -1)
     work = kpac.deblur_steps(image, kpac.DeblurOptions(device="cpu", tile=32), model=NET, out=out)
@@ -46,7 +46,7 @@ def test_cancelling_answers_within_one_tile(image, monkeypatch):
     work.close()
     assert len(encoded) == 2
     assert (out == -1).all()
-    assert not allocator.is_active()
+    assert not memory.is_keeping_memory()
 
 
 @pytest.mark.parametrize("stage", ["_encode_tile", "by_band", "decode"])
@@ -137,14 +137,14 @@ def test_scratch_files_vanish(image, monkeypatch, tmp_path):
 
 def test_the_allocator_is_changed_for_the_job_alone(image, monkeypatch):
     applied = []
-    monkeypatch.setattr(allocator, "_glibc", lambda: FakeLibc(applied))
+    monkeypatch.setattr(memory, "_glibc", lambda: FakeLibc(applied))
     work = steps(image, tile=64)
     next(work)
-    assert allocator.is_active()
+    assert memory.is_keeping_memory()
     during = len(applied)
     assert during == 3
     work.close()
-    assert not allocator.is_active()
+    assert not memory.is_keeping_memory()
     assert len(applied) == during + 4
     monkeypatch.setenv("NAPARI_KPAC_ALLOCATOR", "0")
     finish(steps(image))
@@ -203,9 +203,7 @@ def test_blur_maps(photograph):
     ],
 )
 def test_the_blur_map_enlarges_less_the_larger_the_image(wanted, pixels, factor):
-    from napari_kpac.engine.blur import upsampling_factor
-
-    assert upsampling_factor(wanted, pixels) == factor
+    assert kpac.BlurMapOptions(upsampling=wanted).upsampling_factor(pixels) == factor
 
 
 def test_only_the_encoder_and_the_first_attention_run_for_a_blur_map(image, monkeypatch):

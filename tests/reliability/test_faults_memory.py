@@ -13,11 +13,10 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.core.progress import Progress, finish
-from napari_kpac.engine import allocator
+from napari_kpac.engine import memory
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.device import has_given_up, is_memory_error
-from napari_kpac.engine.memory import within_memory
-from napari_kpac.engine.plan import SMALLEST_TILE, make_plan
+from napari_kpac.engine.memory import has_given_up, is_memory_error, within_memory
+from napari_kpac.engine.plan import MIN_TILE_PX, make_plan
 from napari_kpac.engine.stages import Stages
 from tests.engine.conftest import tiny_net
 from tests.reliability import shortage
@@ -98,7 +97,7 @@ def test_every_allocation(image, action, hook, failures, thorough):
         else:
             np.testing.assert_allclose(made, expected, atol=1e-4)
             ends["made"] += 1
-        assert not allocator.is_active()
+        assert not memory.is_keeping_memory()
     assert sum(ends.values()) == len(places)
     if failures > 1:
         assert ends["made"] == 0
@@ -124,7 +123,7 @@ def test_smaller_and_smaller_down_to_the_floor(image, monkeypatch):
     told = []
     with pytest.raises(kpac.KpacError, match="out of memory even with tiles of 64 pixels; close"):
         told.extend(progress.note for progress in steps)
-    assert [plan.tile for plan in tried] == [128, 128, SMALLEST_TILE, SMALLEST_TILE]
+    assert [plan.tile for plan in tried] == [128, 128, MIN_TILE_PX, MIN_TILE_PX]
     assert [plan.scratch for plan in tried] == [False, False, False, True]
     said = [note for note in told if note]
     assert len(said) == len(tried) - 1

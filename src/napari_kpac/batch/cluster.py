@@ -23,7 +23,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import BatchProgress
 from napari_kpac.core.errors import ClusterError, KpacError, require
 from napari_kpac.core.progress import Progress, finish
-from napari_kpac.engine.allocator import environment
+from napari_kpac.engine.memory import allocator_environment
 
 TASKS_PER_THREAD = 2
 """Tasks that are given out at a time: one at work, one waiting."""
@@ -156,7 +156,7 @@ def _worker_environment() -> Iterator[None]:
     import dask
 
     key = "distributed.nanny.pre-spawn-environ"
-    wanted = {**dask.config.get(key), **environment()}
+    wanted = {**dask.config.get(key), **allocator_environment()}
     before = {name: os.environ.get(name) for name in (*wanted, "PYTHONHASHSEED")}
     try:
         with dask.config.set({key: wanted}):

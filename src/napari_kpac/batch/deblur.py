@@ -27,11 +27,10 @@ from napari_kpac.core.files import put_in_place, temporary_beside
 from napari_kpac.core.progress import Steps
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
-from napari_kpac.engine.deblurring import prepare_work
+from napari_kpac.engine.deblurring import prepare_job
 from napari_kpac.engine.device import resolve
-from napari_kpac.engine.model import card_of, prepare
+from napari_kpac.engine.job import card_of, prepare_network
 from napari_kpac.engine.recipe import check_model, recorded_threads, upsample
-from napari_kpac.engine.work import PlaneOut
 from napari_kpac.images import WRITABLE, description_of, start_image, write_image, write_map
 
 MAX_COLLECTED_BYTES = 64_000_000
@@ -146,7 +145,7 @@ class DeblurAction(FileAction):
         modulation, batch = modulation or Modulation(), batch or BatchOptions()
         name, sha256 = "", ""
         if options.method == "kpac":
-            net = prepare(options.model, resolve(options.device))
+            net = prepare_network(options.model, resolve(options.device))
             modulation.check(net.config)
             name, sha256 = card_of(net).name, card_of(net).sha256
         overlapping = batch.overlap and not batch.on_cluster
@@ -178,7 +177,7 @@ class DeblurAction(FileAction):
             )
         with ExitStack() as handles:
             image, views, metadata = open_arrays(item, handles)
-            work = prepare_work(
+            job = prepare_job(
                 image,
                 self.options,
                 self.modulation,
@@ -187,33 +186,33 @@ class DeblurAction(FileAction):
                 recorded=self.environment,
                 held=self.images_in_memory,
             )
-            shape, dtype = work.layout.shape, work.layout.dtype
+            shape, dtype = job.layout.shape, job.layout.dtype
             size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-            planes = list(work.layout.planes())
+            planes = list(job.layout.planes())
             info = FileInfo(
                 shape,
                 dtype,
                 metadata,
                 len(planes),
-                0 if work.by_chunk else size // max(1, int(np.prod(work.layout.leading))),
-                streamed=work.by_chunk or (len(planes) > 1 and size > MAX_COLLECTED_BYTES),
-                pixel_range=work.range,
+                0 if job.by_chunk else size // max(1, int(np.prod(job.layout.leading))),
+                streamed=job.by_chunk or (len(planes) > 1 and size > MAX_COLLECTED_BYTES),
+                pixel_range=job.range,
             )
-            return OpenFile(info, (work, planes), handles.pop_all())
+            return OpenFile(info, (job, planes), handles.pop_all())
 
     def load(self, file: OpenFile, plane: int) -> Any:
         """Read a plane; large ones are only opened."""
-        work, planes = file.content
-        return work.load(planes[plane])
+        job, planes = file.content
+        return job.load(planes[plane])
 
     def compute(self, file: OpenFile, plane: int, loaded: Any, pixels: Any = None) -> Steps[Any]:
         """Deblur a plane."""
-        work, planes = file.content
+        job, planes = file.content
         # Files take whole planes, except for those that are too large to be held.
-        direct = isinstance(pixels, np.ndarray) or (pixels is not None and work.by_chunk)
-        out = pixels if direct else PlaneOut(work.layout, planes[plane])
-        result = yield from work.deblur(planes[plane], loaded, out, 0, 1)
-        return self._recorded(result.recipe), {} if direct else out.parts, result.sigma
+        direct = isinstance(pixels, np.ndarray) or (pixels is not None and job.by_chunk)
+        result = yield from job.deblur(planes[plane], loaded, pixels if direct else None)
+        parts = {} if direct else dict(zip(planes[plane].indices, result.pixels, strict=True))
+        return self._recorded(result.recipe), parts, result.sigma
 
     def output(self, item: Item, info: FileInfo) -> Output:
         """Begin a file of the same kind."""
@@ -291,12 +290,12 @@ class AttentionAction(DeblurAction):
         pixels: Any = None,  # noqa: ARG002 - the deblurred image is not wanted
     ) -> Steps[Any]:
         """Run the network over a plane and keep its attention."""
-        work, planes = file.content
-        result = yield from work.deblur(planes[plane], loaded, _NoPixels(work.layout.dtype), 0, 1)
+        job, planes = file.content
+        result = yield from job.deblur(planes[plane], loaded, _NoPixels(job.layout.dtype))
         if result.alpha is None:
             raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
-        index = planes[plane].indices[0] if work.layout.rgb_channels is None else (plane,)
-        maps = upsample(result.alpha, work.scale, work.layout.size)
+        index = planes[plane].indices[0] if job.layout.rgb_channels is None else (plane,)
+        maps = upsample(result.alpha, job.scale, job.layout.size)
         return index, maps, self._recorded(result.recipe)
 
     def output(self, item: Item, info: FileInfo) -> Output:  # noqa: ARG002 - maps fit everywhere

@@ -19,7 +19,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import BatchProgress, Outcome, Report
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.memory import keeping_memory
 
 
 def run_steps(

@@ -19,11 +19,9 @@ from napari_kpac.batch.report import BatchProgress, Outcome
 from napari_kpac.core.errors import FileError, KpacError, for_people
 from napari_kpac.core.options import ImageOptions, parse_memory
 from napari_kpac.core.progress import Steps
-from napari_kpac.engine.allocator import give_back
-from napari_kpac.engine.device import free_memory, is_memory_error, resolve
-from napari_kpac.engine.memory import ADVICE
-from napari_kpac.engine.model import card_of, prepare
-from napari_kpac.engine.work import LARGE
+from napari_kpac.engine.device import free_memory, resolve
+from napari_kpac.engine.job import LARGE_PLANE_BYTES, card_of, prepare_network
+from napari_kpac.engine.memory import ADVICE, give_back, is_memory_error
 from napari_kpac.images import PLAIN, RAW, TIFF, Metadata, description_of, open_image
 from napari_kpac.weights import ModelCard
 
@@ -197,7 +195,7 @@ class FileTask:
 
     def begin(self, info: FileInfo) -> None:
         """Begin the result."""
-        self.planes, self.is_large = info.planes, info.plane_bytes > LARGE
+        self.planes, self.is_large = info.planes, info.plane_bytes > LARGE_PLANE_BYTES
         self._output = self.action.output(self.item, info)
 
     def compute(self, plane: LoadedPlane, progress: BatchProgress) -> Steps[Any]:
@@ -301,7 +299,7 @@ def open_arrays(
 
 def model_card(options: ImageOptions) -> ModelCard:
     """Return the card of the model; its network is loaded once."""
-    return card_of(prepare(options.model, resolve(options.device)))
+    return card_of(prepare_network(options.model, resolve(options.device)))
 
 
 def error_text(item: Item, error: BaseException) -> str:

@@ -26,7 +26,9 @@ ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
 MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
 """Kinds of files that hold blur maps."""
 
-SHARE_OF_FREE = 0.6
+SHARE_OF_FREE_MEMORY = 0.6
+MAX_PIXELS_ENLARGED_BY_4 = 1_000_000
+"""Larger images are enlarged by less for a blur map."""
 
 SOURCES = ("mixture", "variance", "ebdb")
 """What a blur map can be made from, besides single attention maps: alpha1, alpha2, ..."""
@@ -56,7 +58,7 @@ def check_range(rule: Any) -> RangeRule:
 def parse_memory(memory: Memory, free: int) -> int:
     """Return a budget in bytes: a number, a text like ``4 GB``, or a safe share of what is free."""
     if memory is None:
-        return int(free * SHARE_OF_FREE)
+        return int(free * SHARE_OF_FREE_MEMORY)
     if isinstance(memory, str):
         match = _SIZE.fullmatch(memory)
         if match:
@@ -188,14 +190,18 @@ class ImageOptions:
         if self.rgb_channels is not None:
             object.__setattr__(self, "rgb_channels", tuple(self.rgb_channels))
 
+    def upsampling_factor(self, pixels: int) -> int:  # noqa: ARG002 - blur maps look at it
+        """Return the whole factor by which an image of that many pixels is enlarged first."""
+        return 1
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         plain = {item.name: getattr(self, item.name) for item in fields(self)}
         return {key: list(v) if isinstance(v, tuple) else v for key, v in plain.items()}
 
     @classmethod
     def from_dict(cls, values: Any) -> Any:
-        """Inverse of :meth:`to_dict`; an unknown option is an error."""
+        """Return options from what :meth:`to_dict` gave; an unknown one is an error."""
         known = {item.name for item in fields(cls)}
         if not isinstance(values, dict) or set(values) - known:
             raise ConfigError(f"options must be a table of {', '.join(sorted(known))}")
@@ -236,6 +242,14 @@ class BlurMapOptions(ImageOptions):
         super().__post_init__()
         if self.upsampling not in ("auto", "paper", 1, 2, 4):
             raise ConfigError(f"upsampling={self.upsampling!r}: must be auto, paper, 1, 2 or 4")
+
+    def upsampling_factor(self, pixels: int) -> int:
+        """Return the whole factor by which an image of that many pixels is enlarged first."""
+        if isinstance(self.upsampling, int):
+            return self.upsampling
+        if self.upsampling == "paper" or pixels <= MAX_PIXELS_ENLARGED_BY_4:
+            return 4
+        return 2 if pixels <= 4 * MAX_PIXELS_ENLARGED_BY_4 else 1
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ Not for: showing it (cli, widgets).
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -38,3 +39,15 @@ def finish(steps: Steps[T]) -> T:
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+
+def relay(steps: Steps[T], change: Callable[[Progress], Progress]) -> Steps[T]:
+    """Take the steps of other work and yield them changed; returns its result."""
+    with closing(steps):
+        while True:
+            try:
+                progress = next(steps)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            yield change(progress)

@@ -20,9 +20,8 @@ from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_thres
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.device import resolve
-from napari_kpac.engine.job import model_name
+from napari_kpac.engine.job import Model, card_of, model_name, prepare_network
 from napari_kpac.engine.memory import explaining_shortage
-from napari_kpac.engine.model import Model, card_of, prepare
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
 from napari_kpac.optics.ebdb import MAX_SIGMA_PX, defocus_map
 
@@ -167,7 +166,7 @@ def measure_steps(
 def _measure_alphas(
     image: Any, options: DetectionOptions, views: Views, model: Model | None
 ) -> Steps[Measured]:
-    net = prepare(options.model if model is None else model, resolve(options.device))
+    net = prepare_network(options.model if model is None else model, resolve(options.device))
     _check_alphas(options, len(net.config.dilations))
     card = card_of(net)
     found = yield from blur_map_steps(image, options, views=views, model=net)

@@ -1,6 +1,7 @@
-"""Arrays as people have them: which axes are pixels, colour, time, z or channels.
+"""Axes of arrays: which are pixels, colour, time, z or channels; planes, loaded or by chunk.
 
-Nothing is loaded but the plane that is asked for. Not for: values (pixels.py).
+Nothing is loaded but the plane that is asked for. Not for: values (pixels.py), or opening
+files (napari_kpac.images).
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import ImageOptions
 
 Array = npt.NDArray[Any]
+Maps = npt.NDArray[np.float32]
 Kind = Literal["grey", "rgb", "rgba"]
 EVERY = slice(None)
+MIN_CHUNKS_PER_PLANE = 4
+"""Planes in fewer chunks are read as a whole."""
+BAND_ROWS = 256
+"""Rows that are read at a time where a whole plane is looked at."""
 
 
 @dataclass(frozen=True)
 class Plane:
-    """One image inside an array."""
+    """One grey or colour image inside an array."""
 
     kind: Kind
     indices: tuple[tuple[int, ...], ...]
     """Where its channels lie: one index, or three where channels of an axis make up RGB."""
-
-    @property
-    def name(self) -> str:
-        """For messages: the index along the leading axes, empty for a single image."""
-        return "+".join(",".join(map(str, index)) for index in self.indices)
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,35 @@ class Layout:
 
     @property
     def leading(self) -> tuple[int, ...]:
-        """Sizes of the axes before the image's own: time, z, channels."""
+        """Sizes of the axes before the plane's own: time, z, channels."""
         return self.shape[: -2 if self.colour == "grey" else -3]
+
+    def stack(self, maps: Sequence[Array]) -> Array:
+        """Return one array of maps of all planes, with the leading axes of the image.
+
+        Where channels make up RGB, planes are counted along one axis instead.
+        """
+        leading = self.leading if self.rgb_channels is None else (len(maps),)
+        return np.stack(maps).reshape(*leading, *maps[0].shape)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of an image."""
-        rows, columns = self.shape[-2:] if self.colour == "grey" else self.shape[-3:-1]
+        """Height and width of a plane."""
+        rows, columns, *_ = self.plane_shape
         return rows, columns
 
+    @property
+    def plane_shape(self) -> tuple[int, ...]:
+        """Height, width and, where it has one, the colour axis."""
+        return self.shape[len(self.leading) :]
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes that the pixels of a plane take in the array."""
+        return int(np.prod(self.plane_shape, dtype=np.int64)) * self.dtype.itemsize
+
     def planes(self) -> Iterator[Plane]:
-        """Iterate over all images, in the order of the array."""
+        """Iterate over all planes, in the order of the array."""
         if self.rgb_channels is None or self.channel_axis is None:
             for index in np.ndindex(self.leading):
                 yield Plane(self.colour, (index,))
@@ -81,13 +100,20 @@ def as_array(image: Any) -> Any:
     if isinstance(image, Sequence) and not isinstance(image, str | bytes):
         if len(image) and hasattr(image[0], "shape") and np.ndim(image[0]) >= 2:
             shapes = [getattr(level, "shape", ()) for level in image]
-            if all(len(s) == len(shapes[0]) for s in shapes) and _shrinking(shapes):
+            smaller = all(np.prod(a) > np.prod(b) for a, b in pairwise(shapes))
+            if smaller and len({len(shape) for shape in shapes}) == 1:
                 return as_array(image[0])
         image = _numpy(image)
     if hasattr(image, "dims") and hasattr(image, "data"):
         image = image.data
     if isinstance(image, np.ma.MaskedArray):
-        image = _unmasked(image)
+        masked = int(np.count_nonzero(np.ma.getmaskarray(image)))
+        if masked:
+            raise ImageError(
+                f"{masked} pixels of the image are masked; fill them first, for example with "
+                "image.filled(0)"
+            )
+        image = np.asarray(image.data)
     if not (hasattr(image, "shape") and hasattr(image, "dtype") and hasattr(image, "__getitem__")):
         image = _numpy(image)
     return image
@@ -137,7 +163,7 @@ def layout_of(
 
 
 def layout_for(array: Any, options: ImageOptions) -> Layout:
-    """Decide how to read an array under an action's options."""
+    """Decide how to read an array by an action's options."""
     return layout_of(
         array,
         rgb=options.rgb,
@@ -164,7 +190,7 @@ def output_for(layout: Layout, out: Any, image: Any) -> Any:
 
 
 def read_plane(array: Any, plane: Plane, rows: slice = EVERY, columns: slice = EVERY) -> Array:
-    """Load one image, or a part, as (H, W, channels); alpha of RGBA is not among them."""
+    """Load a plane, or a part of it, as (H, W, channels), without the transparency of RGBA."""
     if len(plane.indices) > 1:
         parts = [_numpy(array[(*index, rows, columns)]) for index in plane.indices]
         return np.stack(parts, axis=-1)
@@ -174,42 +200,41 @@ def read_plane(array: Any, plane: Plane, rows: slice = EVERY, columns: slice = E
     return image[..., :3]
 
 
+def plane_output(layout: Layout, plane: Plane) -> Array:
+    """Return an array for the pixels of one plane: an entry for each of its indices."""
+    return np.empty((len(plane.indices), *layout.plane_shape), layout.dtype)
+
+
+def write_plane(
+    out: Any, plane: Plane, place: tuple[slice, slice], pixels: Array, *, alone: bool = False
+) -> None:
+    """Write rows and columns of a plane into an array of all planes, or of this one ``alone``."""
+    indices = [(n,) for n in range(len(plane.indices))] if alone else plane.indices
+    if len(indices) == 1:
+        out[(*indices[0], *place)] = pixels
+        return
+    for channel, index in enumerate(indices):
+        out[(*index, *place)] = pixels[..., channel]
+
+
 def _with_channels(layout: Layout, axis: int | None, channels: Sequence[int] | None) -> Layout:
     if axis is None or channels is None or layout.colour != "grey":
         raise ImageError(
             "channel_axis and rgb_channels go together, on an image whose last axis is not colour"
         )
-    if not -len(layout.shape) <= axis < len(layout.leading):
+    counted = axis + len(layout.shape) if axis < 0 else axis
+    if not 0 <= counted < len(layout.leading):
         raise ImageError(
             f"channel_axis={axis} must be one of the {len(layout.leading)} axes before the last two"
         )
-    axis %= len(layout.shape)
-    if axis >= len(layout.leading):
-        raise ImageError(f"channel_axis={axis} is an axis of the image itself")
-    count = layout.leading[axis]
+    count = layout.leading[counted]
     chosen = tuple(int(c) for c in channels)
     if len(chosen) != 3 or len(set(chosen)) != 3 or not all(0 <= c < count for c in chosen):
         raise ImageError(
             f"rgb_channels={tuple(channels)} must be three different channels out of 0..{count - 1}"
         )
     red, green, blue = chosen
-    return Layout(layout.shape, layout.dtype, "grey", axis, (red, green, blue))
-
-
-def _unmasked(image: np.ma.MaskedArray[Any, Any]) -> Array:
-    masked = int(np.count_nonzero(np.ma.getmaskarray(image)))
-    if masked:
-        raise ImageError(
-            f"{masked} pixels of the image are masked; say what they are to be first, for example "
-            "with image.filled(0)"
-        )
-    plain: Array = np.asarray(image.data)
-    return plain
-
-
-def _shrinking(shapes: Sequence[tuple[int, ...]]) -> bool:
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    return all(a > b for a, b in pairwise(sizes))
+    return Layout(layout.shape, layout.dtype, "grey", counted, (red, green, blue))
 
 
 def _numpy(data: Any) -> Array:
@@ -217,3 +242,47 @@ def _numpy(data: Any) -> Array:
         return np.asarray(data)
     except (ValueError, TypeError) as error:
         raise ImageError(f"this is not an image: {error}") from error
+
+
+class ChunkedPlane:
+    """A plane that stays in its file or store, as (H, W, channels); indexing loads that part."""
+
+    def __init__(self, array: Any, plane: Plane, layout: Layout) -> None:
+        self.array = array
+        self.plane = plane
+        self.dtype = layout.dtype
+        self.shape = (*layout.size, 1 if plane.kind == "grey" else 3)
+
+    def __getitem__(self, place: tuple[Any, Any]) -> Array:
+        """Load rows and columns, each a slice or an array of indices."""
+        spans = [
+            each if isinstance(each, slice) else slice(int(each.min()), int(each.max()) + 1)
+            for each in place
+        ]
+        part = read_plane(self.array, self.plane, *spans)
+        for axis, (each, span) in enumerate(zip(place, spans, strict=True)):
+            if not isinstance(each, slice):
+                part = np.take(part, each - span.start, axis=axis)
+        return part
+
+    def bands(self) -> Iterator[Array]:
+        """Iterate over the plane from top to bottom."""
+        for top in range(0, self.shape[0], BAND_ROWS):
+            yield self[top : top + BAND_ROWS, EVERY]
+
+
+def is_read_by_chunk(array: Any, layout: Layout) -> bool:
+    """Return True if a part of a plane can be read for much less than the whole costs.
+
+    Stores say so by their ``chunks``, one size per axis. (Dask's chunks are lists: reading
+    parts of those again and again would compute them as often.)
+    """
+    chunks = getattr(array, "chunks", None)
+    if isinstance(array, np.ndarray) or not isinstance(chunks, tuple):
+        return False
+    if len(chunks) != len(layout.shape) or not all(isinstance(n, int) for n in chunks):
+        return False
+    start = len(layout.leading)
+    chunk = int(np.prod(chunks[start : start + 2], dtype=np.int64))
+    height, width = layout.size
+    return chunk * MIN_CHUNKS_PER_PLANE <= height * width

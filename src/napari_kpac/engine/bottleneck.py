@@ -1,21 +1,21 @@
 """The bottleneck: all blocks and the entry of the decoder, between encoding and decoding.
 
-It is held whole, so that alpha and beta do not depend on tiles. For one result as little as
-possible is kept; for a session everything that a moved slider can use again. Not for: encoding
-and decoding (stages.py), or who asks (deblurring.py, session.py).
+It is held whole, so that alpha and beta do not depend on tiles. Not for: encoding and decoding
+(stages.py), or who asks (job.py, session.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from napari_kpac.engine.modulation import BlockModulation
 from napari_kpac.engine.pixels import Rect
-from napari_kpac.engine.stages import Stages
+from napari_kpac.engine.stages import Stages, cut
 
 
 @dataclass
@@ -35,24 +35,28 @@ class BlockCache:
     gathered: Tensor | None = None
     """Its part of the sum with which the decoder begins."""
     place: Rect | None = None
-    """The cells that it covers; None: the whole image."""
+    """The cells that it covers; None: the whole plane."""
 
 
 class Bottleneck:
-    """All that lies between encoder and decoder of one encoded image."""
+    """All that lies between encoder and decoder of one encoded plane.
+
+    :meth:`run` computes one result and keeps as little as possible; :meth:`render` keeps
+    everything that a moved slider can use again.
+    """
 
     def __init__(self, stages: Stages) -> None:
         self.stages = stages
         self.net = stages.net
+        self.caches: list[BlockCache | None] = [None] * self.net.config.blocks
 
     def attention(self, index: int, x: Tensor) -> Tensor:
         """Compute alpha of a block, band by band."""
-        dilations = len(self.net.config.dilations)
-        return self.stages.by_band(self.net.attention(index), dilations, x)
+        return self.stages.by_band(self.net.attention(index), x)
 
     @torch.no_grad()
     def beta(self, index: int, x: Tensor) -> Tensor:
-        """Compute beta of a block; it depends on the whole image."""
+        """Compute beta of a block; it depends on the whole plane."""
         mean = x.mean(dim=(2, 3)).to(self.stages.device)
         return self.net.block(index).beta_of_mean(mean)
 
@@ -65,63 +69,43 @@ class Bottleneck:
         Takes the encoder's features over (they are gone afterwards); returns what the decoder's
         levels begin with, the alphas (as used) and the betas.
         """
-        stages, net, wide = self.stages, self.net, self.net.config.wide
+        stages, net = self.stages, self.net
         x = stages.take_features()
-        gathered = stages.make(wide, *stages.cells)
-        stages.by_band(net.gather(0), wide, x, out=gathered)
+        gathered = stages.empty_map(net.config.wide, *stages.cells)
+        stages.by_band(net.gather(0), x, out=gathered)
         alphas, betas = [], []
         for index in range(net.config.blocks):
             alpha, beta = self.attention(index, x), self.beta(index, x)
             if mods is not None:
                 alpha = mods[index].apply(alpha)
-            stages.by_band(net.fuse(index, beta), wide, x, alpha, out=x)
-            stages.by_band(net.gather(index + 1), wide, x, out=gathered, add=True)
+            stages.by_band(net.fuse(index, beta), x, alpha, out=x)
+            stages.by_band(net.gather(index + 1), x, out=gathered, add=True)
             alphas.append(alpha)
             betas.append(beta)
         del x
-        return stages.by_band(net.refine(), wide, gathered, out=gathered), alphas, betas
-
-
-class CachedBottleneck(Bottleneck):
-    """The same with memory: blocks are run again only from the first that changed.
-
-    ``check`` is called between stages and may raise to give up; what is kept stays
-    consistent whenever it does.
-    """
-
-    def __init__(self, stages: Stages, check: Callable[[], None]) -> None:
-        super().__init__(stages)
-        self.features = stages.take_features()
-        self.check = check
-        self.first = self._gather(0, self.features)
-        self.caches: list[BlockCache | None] = [None] * self.net.config.blocks
-
-    @property
-    def is_lean(self) -> bool:
-        """Whether memory is too short to keep what every branch of every block made."""
-        config = self.net.config
-        per_cell = config.blocks * len(config.dilations) * (config.channels + config.wide)
-        cells = self.stages.cells[0] * self.stages.cells[1]
-        return cells * per_cell * self.stages.reader.dtype.itemsize > self.stages.plan.budget // 3
+        return stages.by_band(net.refine(), gathered, out=gathered), alphas, betas
 
     @torch.no_grad()
-    def render(self, mods: Sequence[BlockModulation], local: Rect | None) -> tuple[Tensor, Rect]:
-        """Run the blocks as far as needed, then the decoder's entry.
+    def render(
+        self, mods: Sequence[BlockModulation], local: Rect | None, check: Callable[[], None]
+    ) -> tuple[Tensor, Rect]:
+        """Run the blocks again from the first that changed, then the decoder's entry.
 
         Returns what the decoder's levels begin with and the rectangle of cells that it covers.
         ``local`` is what is needed of it. All blocks but the last are needed whole, for beta is
-        a global mean.
+        a global mean. ``check`` is called between stages and may raise to give up; what is kept
+        stays consistent then.
         """
         last = self.net.config.blocks - 1
-        x = self.features
+        x = self._features
         for index, mod in enumerate(mods):
-            self.check()
+            check()
             cache = self.caches[index]
             if cache is None or cache.place is not None:
                 if index == last and local is not None:
                     self.caches[index] = self._run_local(index, x, mod, local)
                     break
-                cache = self.caches[index] = self._run_block(index, x)
+                cache = self.caches[index] = self._run_block(index, x, check)
             if cache.used is None or not cache.used.same_as(mod):
                 cache.fused = self._fuse(index, cache, mod, x)
                 cache.used, cache.gathered = mod, None
@@ -135,13 +119,30 @@ class CachedBottleneck(Bottleneck):
         """Return what is kept of the blocks that were run."""
         return [cache for cache in self.caches if cache is not None]
 
-    def _run_block(self, index: int, x: Tensor) -> BlockCache:
-        """Compute all that a block knows before modulation, over the whole image."""
+    @cached_property
+    def _features(self) -> Tensor:
+        return self.stages.take_features()
+
+    @cached_property
+    def _first(self) -> Tensor:
+        """The part of the encoder's features in the sum with which the decoder begins."""
+        return self._gather(0, self._features)
+
+    @cached_property
+    def is_lean(self) -> bool:
+        """Whether memory is too short to keep what every branch of every block made."""
+        config = self.net.config
+        per_cell = config.blocks * len(config.dilations) * (config.channels + config.wide)
+        cells = self.stages.cells[0] * self.stages.cells[1]
+        return cells * per_cell * self.stages.reader.dtype.itemsize > self.stages.plan.budget // 3
+
+    def _run_block(self, index: int, x: Tensor, check: Callable[[], None]) -> BlockCache:
+        """Compute all that a block knows before modulation, over the whole plane."""
         cache = BlockCache(self.attention(index, x), self.beta(index, x))
         if self.is_lean:
             return cache
         for i in range(len(self.net.config.dilations)):
-            self.check()
+            check()
             cache.branches.append(self.net.branch(index, i).run(x.to(self.stages.device)))
         return cache
 
@@ -169,16 +170,16 @@ class CachedBottleneck(Bottleneck):
         outer = wanted.grown(fuse.halo + attention.halo, *cells)
         part = cut(x, outer).to(self.stages.device)
         alpha = attention.run(part)
-        fused = fuse.run(part, cropped(mod, outer).apply(alpha))
+        fused = fuse.run(part, mod.cropped(outer).apply(alpha))
         inner = wanted.inside(outer)
         return BlockCache(cut(alpha, inner), beta, fused=cut(fused, inner), place=wanted)
 
     def _enter(self, local: Rect | None) -> tuple[Tensor, Rect]:
         """Run the decoder's entry over ``local`` (None: everywhere)."""
         cells, refine = self.stages.cells, self.net.refine()
-        rect = Rect(0, cells[0], 0, cells[1]) if local is None else local
+        rect = local or Rect(0, cells[0], 0, cells[1])
         outer = rect.grown(refine.halo, *cells)
-        total = cut(self.first, outer).clone(memory_format=torch.channels_last)
+        total = cut(self._first, outer).clone(memory_format=torch.channels_last)
         for part, cache in enumerate(self.present(), start=1):
             assert cache.fused is not None  # noqa: S101 - the blocks were run
             if local is None and cache.gathered is None:
@@ -192,24 +193,5 @@ class CachedBottleneck(Bottleneck):
             total.add_(cut(gathered, outer.inside(wider)))
         return cut(refine.run(total), rect.inside(outer)), rect
 
-    @torch.no_grad()
     def _gather(self, part: int, x: Tensor) -> Tensor:
         return self.net.gather(part).run(x.to(self.stages.device))
-
-
-def cut(x: Tensor, rect: Rect) -> Tensor:
-    """Return a rectangle of a map."""
-    rows, columns = rect.slices
-    return x[:, :, rows, columns]
-
-
-def cropped(mod: BlockModulation, rect: Rect) -> BlockModulation:
-    """Restrict a block's modulation to a rectangle of cells."""
-    return replace(
-        mod,
-        gain_maps=None if mod.gain_maps is None else cut(mod.gain_maps, rect),
-        override={
-            index: value[rect.slices] if isinstance(value, Tensor) else value
-            for index, value in mod.override.items()
-        },
-    )

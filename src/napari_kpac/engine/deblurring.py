@@ -5,39 +5,44 @@ Not for: windows and files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Steps, finish
-from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.arrays import output_for
-from napari_kpac.engine.classical import ClassicalWork
-from napari_kpac.engine.job import model_name
+from napari_kpac.engine.job import (
+    UNSET,
+    ClassicalJob,
+    Job,
+    Model,
+    Views,
+    each_plane,
+    model_name,
+    options_of,
+)
 from napari_kpac.engine.memory import explaining_shortage
-from napari_kpac.engine.model import Model
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.engine.pixels import PixelRange
 from napari_kpac.engine.plan import Plan
-from napari_kpac.engine.recipe import Recipe, Result, check_model
-from napari_kpac.engine.work import Made, NetworkWork, Work
+from napari_kpac.engine.recipe import PlaneResult, Recipe, Result, check_model
 
 
 def deblur(
     image: Any,
-    model: Model = "default",
-    device: str = "auto",
+    model: Model | None = None,
+    device: str | None = None,
     modulation: Modulation | None = None,
-    tile: Any = "auto",
-    memory: Any = None,
+    tile: Any = UNSET,
+    memory: Any = UNSET,
     *,
-    views: tuple[Any, Any] | None = None,
+    views: Views = None,
     out: Any = None,
-    **options: Any,
+    options: DeblurOptions | None = None,
+    **fields: Any,
 ) -> Result:
     """Deblur an image.
 
@@ -63,7 +68,9 @@ def deblur(
         The left and right view of a dual-pixel camera, for dual-pixel models.
     out
         Where to put the result: anything of the image's shape that can be assigned to.
-    **options
+    options
+        All options at once; keywords that are given as well replace its fields.
+    **fields
         Further fields of :class:`DeblurOptions`: range, rgb, channel_axis, rgb_channels,
         precision, and method: ``kpac``, or ``ebdb`` for the classical way without a network.
 
@@ -72,10 +79,10 @@ def deblur(
     Result
         With ``image`` of the same shape and dtype as the input.
     """
-    chosen = DeblurOptions(
-        model=model_name(model), device=device, tile=tile, memory=memory, **options
+    options = options_of(
+        DeblurOptions, options, model=model, device=device, tile=tile, memory=memory, **fields
     )
-    return finish(deblur_steps(image, chosen, modulation, views=views, out=out, model=model))
+    return finish(deblur_steps(image, options, modulation, views=views, out=out, model=model))
 
 
 def deblur_steps(
@@ -83,30 +90,25 @@ def deblur_steps(
     options: DeblurOptions | None = None,
     modulation: Modulation | None = None,
     *,
-    views: tuple[Any, Any] | None = None,
+    views: Views = None,
     out: Any = None,
     model: Model | None = None,
     plan: Plan | None = None,
+    recorded: Mapping[str, Any] | None = None,
 ) -> Steps[Result]:
     """Do the same step by step: yields progress after every tile, returns the result.
 
     Closing the generator cancels the work. ``model`` overrides the name in the options,
-    ``plan`` what the memory budget would lead to (for measurements).
+    ``plan`` what the memory budget would lead to (for measurements), ``recorded`` is the
+    environment of a recipe, whose plan is used where it fits.
     """
     with explaining_shortage():
-        work = prepare_work(image, options, modulation, views=views, model=model, plan=plan)
-        return (yield from _steps(work, image, out))
-
-
-def _steps(work: Work, image: Any, out: Any) -> Steps[Result]:
-    out = output_for(work.layout, out, image)
-    planes = list(work.layout.planes())
-    found = []
-    with keeping_memory():
-        for number, plane in enumerate(planes):
-            steps = work.deblur(plane, work.load(plane), out, number, len(planes))
-            found.append((yield from steps))
-    return _result(work, out, found)
+        job = prepare_job(
+            image, options, modulation, views=views, model=model, plan=plan, recorded=recorded
+        )
+        out = output_for(job.layout, out, image)
+        results = yield from each_plane(job, partial(job.deblur, out=out))
+        return _joined(job, out, results)
 
 
 def replay(
@@ -114,7 +116,7 @@ def replay(
     recipe: Recipe,
     model: Model | None = None,
     *,
-    views: tuple[Any, Any] | None = None,
+    views: Views = None,
     out: Any = None,
 ) -> Result:
     """Make an image by a recipe from :func:`napari_kpac.load_recipe`.
@@ -132,72 +134,43 @@ def replay(
         In place of the recipe's own. Without it, the installed model must be the one that the
         recipe was made with.
     """
-    options = recipe.options
+    options, recorded = recipe.options, recipe.environment
     if model is None:
         check_model(recipe, options.model)
     else:
         options = replace(options, model=model_name(model))
-    recorded = recipe.environment
-    with explaining_shortage():
-        work = prepare_work(
-            image, options, recipe.modulation, views=views, model=model, recorded=recorded
-        )
-        return finish(_steps(work, image, out))
+    steps = deblur_steps(
+        image, options, recipe.modulation, views=views, out=out, model=model, recorded=recorded
+    )
+    return finish(steps)
 
 
-def prepare_work(
+def prepare_job(
     image: Any,
     options: DeblurOptions | None = None,
     modulation: Modulation | None = None,
-    *,
-    views: tuple[Any, Any] | None = None,
-    model: Model | None = None,
-    plan: Plan | None = None,
-    pixel_range: PixelRange | None = None,
-    recorded: Mapping[str, Any] | None = None,
-    held: int = 2,
-) -> Work:
-    """Look at an image, so that its images can be deblurred one by one.
-
-    ``pixel_range`` is what the range rule gave, where that is known; ``recorded`` is the
-    environment of a recipe, whose plan is used where it fits; ``held`` says how many images
-    are in memory at a time, for the memory budget.
-    """
+    **settings: Any,
+) -> Job | ClassicalJob:
+    """Return the job of an image by the method of the options; ``settings`` are a Job's."""
     options = options or DeblurOptions()
-    modulation = modulation or Modulation()
-    if options.method == "ebdb":
-        if views is not None:
-            raise ImageError("method 'ebdb' takes one image and no views")
-        return ClassicalWork(image, options, modulation, pixel_range)
-    return NetworkWork(
-        image,
-        options,
-        modulation,
-        views=views,
-        model=model,
-        plan=plan,
-        pixel_range=pixel_range,
-        recorded=recorded,
-        held=held,
-    )
+    kind = ClassicalJob if options.method == "ebdb" else Job
+    return kind(image, options, modulation, **settings)
 
 
-def _result(work: Work, out: Any, made: list[Made]) -> Result:
-    layout = work.layout
-    leading = layout.leading if layout.rgb_channels is None else (len(made),)
+def _joined(job: Job | ClassicalJob, out: Any, results: Sequence[PlaneResult]) -> Result:
+    """Return the result of an image from those of its planes."""
 
-    def stacked(name: str) -> Any:
-        maps = [getattr(each, name) for each in made]
-        return None if maps[0] is None else np.stack(maps).reshape(*leading, *maps[0].shape)
+    def stacked(name: str, missing: Any = None) -> Any:
+        maps = [getattr(each, name) for each in results]
+        return missing if maps[0] is None else job.layout.stack(maps)
 
     nothing = np.empty((0, 0), np.float32)
-    alpha, beta = stacked("alpha"), stacked("beta")
     return Result(
         image=out,
-        alpha=nothing if alpha is None else alpha,
-        beta=nothing if beta is None else beta,
-        recipe=made[-1].recipe,
-        size=layout.size,
-        scale=work.scale,
+        alpha=stacked("alpha", nothing),
+        beta=stacked("beta", nothing),
+        recipe=results[-1].recipe,
+        size=job.layout.size,
+        scale=job.scale,
         sigma=stacked("sigma"),
     )

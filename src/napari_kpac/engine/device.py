@@ -1,15 +1,11 @@
 """Devices: which there are, which to use, how much memory they have left.
 
-The one place that knows of cuda, mps, xpu and cpu. Not for: moving data about.
+Not for: what is done when memory runs short (memory.py).
 """
 
 from __future__ import annotations
 
-import errno
-import mmap
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
@@ -62,72 +58,9 @@ def resolve(name: str | torch.device = AUTO) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be allocated on a device."""
+    """Return the number of bytes that can still be allocated on a device."""
     if device.type in ("cuda", "xpu"):
         free, _ = getattr(torch, device.type).mem_get_info(device)
         return int(free)
     # Apple's GPUs share the memory of the CPU.
     return int(psutil.virtual_memory().available)
-
-
-SHORTAGES = (MemoryError, RuntimeError, OSError)
-"""Among these are the exceptions that mean that memory ran out."""
-_SIGNS = (
-    "out of memory", "can't allocate memory", "not enough memory", "can't start new thread",
-    "bad_alloc",
-)  # fmt: skip
-_SIGNS_OF_ONEDNN = ("could not create a primitive", "could not create a memory")
-
-
-def is_memory_error(error: BaseException) -> bool:
-    """Tell whether an exception means that memory ran out."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or has_given_up(error):
-        return True
-    return isinstance(error, RuntimeError) and _says(error, _SIGNS)
-
-
-def has_given_up(error: BaseException) -> bool:
-    """Tell whether convolutions do not work any more in the thread that raised this.
-
-    When oneDNN gets no memory for the code of a convolution, it makes no other in the same
-    thread, however much memory there is afterwards. In other threads it does.
-    """
-    return isinstance(error, RuntimeError) and _says(error, _SIGNS_OF_ONEDNN)
-
-
-def _says(error: BaseException, signs: Sequence[str]) -> bool:
-    text = str(error).lower()
-    return any(sign in text for sign in signs)
-
-
-_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
-"""Makes a mapping count as memory of the process, where that is not so anyway."""
-
-
-def make_sure(device: torch.device, size: int) -> None:
-    """Raise where that many bytes cannot be had at the moment.
-
-    Torch says so when it gets no memory. Libraries below it crash the process instead when
-    they get none in the middle of a convolution, so it is asked for before. Not from the
-    allocator, which would arrange its own memory around it.
-    """
-    if device.type == "cpu":
-        mmap.mmap(-1, size, **_OWN).close()
-
-
-def release(device: torch.device) -> None:
-    """Give cached memory back to the system, as far as the device can."""
-    if device.type in ("cuda", "mps", "xpu"):
-        getattr(torch, device.type).empty_cache()
-
-
-@contextmanager
-def precision(device: torch.device, mixed: bool) -> Iterator[None]:
-    """Compute in half precision where it is asked for and the device is a GPU."""
-    if mixed and device.type != "cpu":
-        with torch.autocast(device.type, dtype=torch.float16):
-            yield
-    else:
-        yield

@@ -1,169 +1,144 @@
-"""An image, a network and options made ready: what every action on images begins with.
+"""Jobs: an image, a method and options made ready, so that its planes are deblurred one by one.
 
-Not for: running the network over it (work.py, blur.py, session.py).
+Planes may be deblurred in any order and in any process. Not for: whole images in one call
+(deblurring.py), or files (batch).
 """
 
 from __future__ import annotations
 
+import copy
+import math
+import os
 import platform
-from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict, replace
+from functools import lru_cache, partial
 from importlib.metadata import version
-from typing import Any
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from napari_kpac.core.errors import ImageError
+from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions, ImageOptions, parse_memory
-from napari_kpac.engine import device as devices
-from napari_kpac.engine.allocator import is_active
+from napari_kpac.core.progress import Progress, Steps, relay
 from napari_kpac.engine.arrays import (
-    Layout,
+    ChunkedPlane,
+    Maps,
     Plane,
     as_array,
+    is_read_by_chunk,
     layout_for,
     layout_of,
+    plane_output,
     read_plane,
+    write_plane,
 )
-from napari_kpac.engine.chunks import ChunkedPlane, is_read_by_chunk
-from napari_kpac.engine.model import Model, card_of, prepare
-from napari_kpac.engine.modulation import Modulation
+from napari_kpac.engine.bottleneck import Bottleneck
+from napari_kpac.engine.device import free_memory, resolve
+from napari_kpac.engine.memory import is_keeping_memory, keeping_memory, within_memory
+from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
-    check_views,
+    Rect,
     enlarged,
     resolve_range,
+    restore_pixels,
 )
 from napari_kpac.engine.plan import Plan, make_plan
-from napari_kpac.engine.recipe import Recipe
+from napari_kpac.engine.recipe import PlaneResult, Recipe, recorded_plan
+from napari_kpac.engine.stages import Stages
 from napari_kpac.network import KPACNet
+from napari_kpac.optics.deconvolution import restore_steps
+from napari_kpac.weights import ModelCard, find, is_file_name, load, tensors_sha256
+
+T = TypeVar("T")
+Options = TypeVar("Options", bound=ImageOptions)
+Views = tuple[Any, Any] | None
+Model = str | os.PathLike[str] | KPACNet
 
 CHUNKED_SHARE = 0.05
-"""Of the memory budget: an image that takes more is read chunk by chunk, if it can be."""
+"""Of the memory budget: a plane that takes more is read chunk by chunk, if it can be."""
+LARGE_PLANE_BYTES = 64_000_000
+"""Larger planes are worked off one at a time, not ``held`` in numbers."""
+CLASSICAL_STEPS = 100
+"""Nobody knows beforehand how many levels of blur a plane has: progress is in percent."""
+MAX_CACHED_NETWORKS = 3
+
+_loading = threading.Lock()
+"""No network is loaded twice at the same time."""
 
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """An image, a network and options, made ready: what all actions on images begin with."""
+class _Unset:
+    def __repr__(self) -> str:
+        return "<as in options>"
 
-    array: Any
-    views: tuple[Any, Any] | None
-    layout: Layout
-    net: KPACNet
-    device: torch.device
-    range: PixelRange
-    options: ImageOptions
-    by_chunk: bool = False
-    """Whether images stay where they are and are read in parts."""
 
-    @classmethod
-    def prepare(
-        cls,
-        image: Any,
-        options: ImageOptions,
-        *,
-        views: tuple[Any, Any] | None = None,
-        model: Model | None = None,
-        pixel_range: PixelRange | None = None,
-    ) -> Job:
-        """Look at the image, load the network, choose device and range (unless it is known)."""
-        device = devices.resolve(options.device)
-        net = prepare(options.model if model is None else model, device)
-        if views is not None:
-            if not isinstance(views, tuple | list) or len(views) != 2:
-                raise ImageError("views must be a pair: (left, right)")
-            views = (as_array(views[0]), as_array(views[1]))
-        if net.config.views == 2 and views is None:
-            raise ImageError(
-                "this model takes a dual-pixel pair: give both views (views=(left, right), in a"
-                " terminal --left and --right), or choose a model for single images"
-            )
-        if net.config.views == 1 and views is not None:
-            raise ImageError("this model takes one image and no views; choose a dual-pixel model")
-        if image is None and views is None:
-            raise ImageError("there is no image")
-        array = None if image is None else as_array(image)
-        layout = layout_for(views[0] if array is None and views is not None else array, options)
-        for view in views or ():
-            check_views(view, layout)
-            layout_of(view, rgb=options.rgb)
-        sources = views if array is None else (array,)
-        if pixel_range is None:
-            pixel_range = resolve_range(options.range, layout, sources or ())
-        job = cls(array, views, layout, net, device, pixel_range, options)
-        large = job.bytes_per_plane > CHUNKED_SHARE * job.budget
-        everything = (*(sources or ()), *(views or ()))
-        by_chunk = large and all(is_read_by_chunk(source, layout) for source in everything)
-        return replace(job, by_chunk=by_chunk)
+UNSET: Any = _Unset()
+"""Default of keywords that stand for a field of options."""
 
-    @property
-    def first(self) -> Any:
-        """The image, or the left view where there is none."""
-        return self.views[0] if self.array is None and self.views is not None else self.array
 
-    def reader(self, plane: Plane, enlarge: int = 1) -> PlaneReader:
-        """Load one image, enlarged by a whole factor; large ones are only opened."""
+def options_of(
+    kind: type[Options],
+    options: Options | None,
+    *,
+    model: Model | None = None,
+    device: str | None = None,
+    **fields: Any,
+) -> Options:
+    """Return options in which the keywords that were given replace their own fields.
 
-        def load(array: Any) -> Any:
-            if self.by_chunk and enlarge == 1:
-                return ChunkedPlane(array, plane, self.layout)
-            return enlarged(read_plane(array, plane), enlarge)
+    None for model and device, and UNSET for all others, mean that they were not given.
+    """
+    if options is not None and not isinstance(options, kind):
+        raise ConfigError(f"options must be {kind.__name__}, not {type(options).__name__}")
+    given = {name: value for name, value in fields.items() if value is not UNSET}
+    if model is not None:
+        given["model"] = model_name(model)
+    if device is not None:
+        given["device"] = device
+    return replace(options or kind(), **given)
 
-        return PlaneReader(
-            None if self.array is None else load(self.array),
-            None if self.views is None else (load(self.views[0]), load(self.views[1])),
-            self.range,
-            self.net.config.multiple,
-            next(self.net.parameters()).dtype,
-        )
 
-    def plan(self, size: tuple[int, int] | None = None, *, images: int = 2) -> Plan:
-        """Plan for images of the image's size, or another.
+def prepare_network(model: Model, device: torch.device) -> KPACNet:
+    """Return a network on a device; those that come from files are kept for the next time."""
+    if isinstance(model, KPACNet):
+        net = model
+        if next(net.parameters()).device != device or net.training:
+            net = copy.deepcopy(net).to(device).eval()
+        return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    if not isinstance(model, str | os.PathLike):
+        raise ConfigError(f"model={model!r}: give a name, a path, or a network from kpac.load")
+    path = Path(model)
+    if not is_file_name(str(model)):
+        path = find(str(model)).path
+    changed = path.stat().st_mtime_ns if path.exists() else 0
+    with _loading:
+        return _load(path.absolute(), changed, device)
 
-        ``images`` are held in memory at a time: the one that is worked on, its result, and
-        what a batch reads ahead or has still to write.
-        """
-        height, width = size or self.layout.size
-        multiple = self.net.config.multiple
-        return make_plan(
-            (height + -height % multiple, width + -width % multiple),
-            self.net.config,
-            halo=self.net.halos.encode,
-            tile=self.options.tile,
-            budget=self.budget,
-            item_size=next(self.net.parameters()).element_size(),
-            held=images * self.bytes_per_plane if self.device.type == "cpu" else 0,
-        )
 
-    @property
-    def budget(self) -> int:
-        """Bytes that may be used."""
-        return parse_memory(self.options.memory, devices.free_memory(self.device))
+@lru_cache(maxsize=MAX_CACHED_NETWORKS)
+def _load(path: Path, changed: int, device: torch.device) -> KPACNet:  # noqa: ARG001 - a key
+    net = load(path).to(device)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
-    @property
-    def bytes_per_plane(self) -> int:
-        """Bytes that the pixels of one image take."""
-        height, width = self.layout.size
-        channels = 1 if self.layout.colour == "grey" else len(self.layout.colour)
-        return height * width * channels * self.layout.dtype.itemsize
 
-    def recipe(self, modulation: Modulation, plan: Plan) -> Recipe:
-        """Write down how a result was made, so that it can be made again anywhere."""
-        card = card_of(self.net)
-        names = [item.name for item in fields(DeblurOptions) if hasattr(self.options, item.name)]
-        options = DeblurOptions(**{name: getattr(self.options, name) for name in names})
-        environment = {
-            "device": str(self.device),
-            "threads": torch.get_num_threads(),
-            "plan": plan.to_dict(),
-            "range": asdict(self.range),
-            "allocator": is_active(),
-            "napari_kpac": _version(),
-            "torch": torch.__version__,
-            "machine": platform.machine(),
-        }
-        return Recipe(options, modulation, card.name, card.sha256, environment)
+def card_of(net: KPACNet) -> ModelCard:
+    """Return the card of a network; one that never was in a file gets a minimal one."""
+    if isinstance(net.card, ModelCard):
+        return net.card
+    return ModelCard(name="unsaved", sha256=tensors_sha256(net.state_dict()))
+
+
+def model_name(model: Model) -> str:
+    """Return what stands for a model in options: its name or path."""
+    return card_of(model).name if isinstance(model, KPACNet) else str(model)
 
 
 @lru_cache(maxsize=1)
@@ -171,6 +146,287 @@ def _version() -> str:
     return version("napari-kpac")
 
 
-def model_name(model: Model) -> str:
-    """Return what stands for a model in options: its name or path."""
-    return card_of(model).name if isinstance(model, KPACNet) else str(model)
+class Job:
+    """An image, a network and options made ready.
+
+    Parameters
+    ----------
+    image, options, modulation, views, model
+        As for :func:`napari_kpac.deblur_steps`.
+    plan
+        In place of what the memory budget would lead to.
+    pixel_range
+        What the range rule gave, where that is known.
+    recorded
+        Environment of a recipe, whose plan is used where it fits.
+    held
+        Planes in memory at a time, for the memory budget: the one that is worked on, its
+        result, and what a batch reads ahead or has still to write.
+
+    Attributes
+    ----------
+    plan
+        What is used now; after a shortage of memory a smaller one.
+    by_chunk
+        Whether planes stay where they are and are read in parts.
+    enlarge
+        Whole factor by which planes are enlarged first.
+    scale
+        Pixels per cell of alpha.
+    """
+
+    def __init__(
+        self,
+        image: Any,
+        options: ImageOptions,
+        modulation: Modulation | None = None,
+        *,
+        views: Views = None,
+        model: Model | None = None,
+        plan: Plan | None = None,
+        pixel_range: PixelRange | None = None,
+        recorded: Mapping[str, Any] | None = None,
+        held: int = 2,
+    ) -> None:
+        self.options, self.modulation = options, modulation or Modulation()
+        self.device = resolve(options.device)
+        self.net = prepare_network(options.model if model is None else model, self.device)
+        self.scale = self.net.config.multiple
+        self._set_image(image, views)
+        self.layout = layout_for(self.first, options)
+        for view in self.views or ():
+            if tuple(view.shape) != self.layout.shape:
+                raise ImageError(
+                    "the views and the image must have the same shape: "
+                    f"{tuple(view.shape)} is not {self.layout.shape}"
+                )
+            layout_of(view, rgb=options.rgb)
+        sources = (self.views or ()) if self.array is None else (self.array,)
+        self.range = pixel_range or resolve_range(options.range, self.layout, sources)
+        self.modulation.check(self.net.config, self.layout.size)
+        self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
+        budget = parse_memory(options.memory, free_memory(self.device))
+        self.by_chunk = (
+            self.enlarge == 1
+            and self.layout.plane_bytes > CHUNKED_SHARE * budget
+            and all(is_read_by_chunk(each, self.layout) for each in (*sources, *(self.views or ())))
+        )
+        self.plan = plan or self._make_plan(budget, held)
+        if recorded is not None:
+            self.plan = recorded_plan(recorded, self.plan, self.scale)
+
+    def _make_plan(self, budget: int, held: int) -> Plan:
+        height, width = (side * self.enlarge for side in self.layout.size)
+        # What is read by chunk is not held; its result may be.
+        if self.by_chunk:
+            held = 1
+        elif self.layout.plane_bytes > LARGE_PLANE_BYTES:
+            held = 2
+        return make_plan(
+            (height + -height % self.scale, width + -width % self.scale),
+            self.net.config,
+            halo=self.net.halos.encode,
+            tile=self.options.tile,
+            budget=budget,
+            item_size=next(self.net.parameters()).element_size(),
+            held=held * self.layout.plane_bytes if self.device.type == "cpu" else 0,
+        )
+
+    def _set_image(self, image: Any, views: Views) -> None:
+        """Set the image (or None), the views (or None), and the first of those there are."""
+        if views is not None:
+            if not isinstance(views, tuple | list) or len(views) != 2:
+                raise ImageError("views must be a pair: (left, right)")
+            views = (as_array(views[0]), as_array(views[1]))
+        if self.net.config.views == 2 and views is None:
+            raise ImageError(
+                "this model takes a dual-pixel pair: give both views (views=(left, right), in a"
+                " terminal --left and --right), or choose a model for single images"
+            )
+        if self.net.config.views == 1 and views is not None:
+            raise ImageError("this model takes one image and no views; choose a dual-pixel model")
+        if image is None and views is None:
+            raise ImageError("there is no image")
+        self.array = None if image is None else as_array(image)
+        self.views = views
+        self.first = views[0] if self.array is None and views is not None else self.array
+
+    def load(self, plane: Plane) -> PlaneReader:
+        """Read a plane; large ones are only opened. May be done ahead, in another thread."""
+
+        def pixels(array: Any) -> Any:
+            if self.by_chunk:
+                return ChunkedPlane(array, plane, self.layout)
+            return enlarged(read_plane(array, plane), self.enlarge)
+
+        return PlaneReader(
+            None if self.array is None else pixels(self.array),
+            None if self.views is None else (pixels(self.views[0]), pixels(self.views[1])),
+            self.range,
+            self.scale,
+            next(self.net.parameters()).dtype,
+        )
+
+    def stages(self, reader: PlaneReader) -> Stages:
+        """Return the stages of the network on a plane, by the present plan."""
+        mixed = self.options.precision == "mixed"
+        return Stages(self.net, reader, self.plan, self.device, mixed=mixed)
+
+    def within_memory(
+        self, attempt: Callable[[], Steps[T]], forget: Callable[[], None] | None = None
+    ) -> Steps[T]:
+        """Make an attempt; where memory runs short, try again with a smaller plan."""
+
+        def with_plan(plan: Plan) -> Steps[T]:
+            self.plan = plan
+            return attempt()
+
+        config, device = self.net.config, self.device
+        result, _ = yield from within_memory(config, device, self.plan, with_plan, forget)
+        return result
+
+    def deblur(self, plane: Plane, reader: PlaneReader, out: Any = None) -> Steps[PlaneResult]:
+        """Deblur a plane; where memory runs short, in smaller tiles.
+
+        Parameters
+        ----------
+        plane, reader
+            One of the layout's planes, and what :meth:`load` returned for it.
+        out
+            Of the shape of the image: pixels are written to their place. None: they are
+            returned.
+        """
+        target = plane_output(self.layout, plane) if out is None else out
+
+        def attempt() -> Steps[tuple[Maps, Maps]]:
+            plan, done = self.plan, count(1)
+            mods = None
+            if not self.modulation.is_neutral:
+                mods = block_modulations(self.modulation, self.net.config, reader.padded)
+            with closing(self.stages(reader)) as stages:
+                for _ in stages.encode():
+                    yield Progress(next(done), plan.steps, "encode")
+                entered, alphas, betas = Bottleneck(stages).run(mods)
+                yield Progress(next(done), plan.steps, "blocks")
+                for tile in plan.tiles():
+                    rect = tile.clipped(reader.height, reader.width)
+                    residual = stages.decode(entered, tile)[:, :, : rect.height, : rect.width]
+                    _write(self, plane, rect, reader, residual, target, alone=out is None)
+                    yield Progress(next(done), plan.steps, "decode")
+            return as_numpy(torch.cat(alphas)), as_numpy(torch.cat(betas))
+
+        alpha, beta = yield from self.within_memory(attempt)
+        pixels = target if out is None else None
+        return PlaneResult(self.recipe(self.modulation), pixels, alpha, beta)
+
+    def recipe(self, modulation: Modulation) -> Recipe:
+        """Return how a result was made, so that it can be made again anywhere."""
+        card = card_of(self.net)
+        environment = {
+            "device": str(self.device),
+            "threads": torch.get_num_threads(),
+            "plan": self.plan.to_dict(),
+            "range": asdict(self.range),
+            "allocator": is_keeping_memory(),
+            "napari_kpac": _version(),
+            "torch": torch.__version__,
+            "machine": platform.machine(),
+        }
+        options = cast("DeblurOptions", self.options)  # blur maps have no recipe
+        return Recipe(options, modulation, card.name, card.sha256, environment)
+
+
+class ClassicalJob:
+    """The same for the classical method: it estimates the blur, and has no attention.
+
+    Takes all that a :class:`Job` takes; what only concerns the network is ignored.
+    """
+
+    scale = 1
+    by_chunk = False
+
+    def __init__(
+        self,
+        image: Any,
+        options: DeblurOptions,
+        modulation: Modulation | None = None,
+        *,
+        views: Views = None,
+        pixel_range: PixelRange | None = None,
+        **_: Any,
+    ) -> None:
+        self.options, self.modulation = options, modulation or Modulation()
+        if views is not None:
+            raise ImageError("method 'ebdb' takes one image and no views")
+        if not self.modulation.is_neutral:
+            raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
+        self.first = as_array(image)
+        self.layout = layout_for(self.first, options)
+        self.range = pixel_range or resolve_range(options.range, self.layout, (self.first,))
+
+    def load(self, plane: Plane) -> PlaneReader:
+        """Read a plane."""
+        return PlaneReader(read_plane(self.first, plane), None, self.range, 1)
+
+    def deblur(self, plane: Plane, reader: PlaneReader, out: Any = None) -> Steps[PlaneResult]:
+        """Estimate the blur of a plane, and undo it; see :meth:`Job.deblur`."""
+        target = plane_output(self.layout, plane) if out is None else out
+        yield Progress(0, CLASSICAL_STEPS, "estimating")
+        rect = Rect(0, reader.height, 0, reader.width)
+        image = (reader.read(rect)[0, : reader.channels].permute(1, 2, 0).numpy() + 1) / 2
+        unit = np.clip(image[..., 0] if reader.channels == 1 else image, 0, 1)
+
+        def in_percent(progress: Progress) -> Progress:
+            done = progress.done * CLASSICAL_STEPS // progress.total
+            return Progress(done, CLASSICAL_STEPS, progress.stage)
+
+        found = yield from relay(restore_steps(unit.astype(np.float32)), in_percent)
+        change = 2 * (np.asarray(found.image, np.float32) - unit)
+        change = change.reshape(*change.shape[:2], reader.channels)
+        residual = torch.from_numpy(change).permute(2, 0, 1)[None].expand(1, 3, -1, -1)
+        _write(self, plane, rect, reader, residual, target, alone=out is None)
+        environment = {"range": asdict(self.range), "napari_kpac": _version()}
+        return PlaneResult(
+            Recipe(self.options, self.modulation, "", "", environment),
+            target if out is None else None,
+            sigma=np.asarray(found.sigma, np.float32),
+        )
+
+
+def each_plane(
+    job: Job | ClassicalJob, work: Callable[[Plane, PlaneReader], Steps[T]]
+) -> Steps[list[T]]:
+    """Do work on all planes of an image, one after the other; returns what it returned."""
+    planes = list(job.layout.planes())
+    results = []
+    with keeping_memory():
+        for number, plane in enumerate(planes):
+            steps = work(plane, job.load(plane))
+            results.append((yield from relay(steps, partial(_of_all, number, len(planes)))))
+    return results
+
+
+def _of_all(number: int, planes: int, step: Progress) -> Progress:
+    """Return the progress in all planes from that in one of them."""
+    return replace(step, done=number * step.total + step.done, total=planes * step.total)
+
+
+def _write(
+    job: Job | ClassicalJob,
+    plane: Plane,
+    rect: Rect,
+    reader: PlaneReader,
+    residual: Tensor,
+    target: Any,
+    *,
+    alone: bool,
+) -> None:
+    """Write the deblurred pixels of a rectangle to the image, or to an array of the plane alone."""
+    change = residual * job.modulation.strength
+    pixels = restore_pixels(reader, job.first, plane, rect, change, np.dtype(target.dtype))
+    write_plane(target, plane, rect.slices, pixels, alone=alone)
+
+
+def as_numpy(x: Tensor) -> Maps:
+    """Return a map in single precision, on the CPU."""
+    return x.float().cpu().numpy()

@@ -1,4 +1,4 @@
-"""How a person steers the network: gains, overrides, labels, strength.
+"""Modulation: how a person steers the network by gains, overrides, labels and strength.
 
 Not for: running it (bottleneck.py, session.py).
 """
@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.engine.pixels import Rect
 from napari_kpac.network import KPACConfig
 
-MOST_GAIN = 100.0
+MAX_GAIN = 100.0
 Gains = Sequence[float] | Sequence[Sequence[float]] | npt.NDArray[Any]
 Override = float | npt.NDArray[Any]
 
@@ -49,13 +50,11 @@ class Modulation:
     strength: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.gains is not None:
-            _gain_array(self.gains, "gains")
+        for name, gains in self._named_gains().items():
+            _check_gains(gains, name)
         strength = self.strength
-        if not isinstance(strength, int | float | np.number) or not abs(strength) <= MOST_GAIN:
-            raise ConfigError(f"strength={strength!r}: must be a number from 0 to {MOST_GAIN:g}")
-        for label, gains in self.label_gains.items():
-            _gain_array(gains, f"label_gains[{label}]")
+        if not isinstance(strength, int | float | np.number) or not abs(strength) <= MAX_GAIN:
+            raise ConfigError(f"strength={strength!r}: must be a number from 0 to {MAX_GAIN:g}")
         if self.label_gains and self.labels is None:
             raise ConfigError("label_gains need a label image: give labels=")
         if self.labels is not None:
@@ -72,24 +71,25 @@ class Modulation:
                     f"override[{block}, {index}]: must be a finite number or a map of the image"
                 )
 
+    def _named_gains(self) -> dict[str, Gains]:
+        """Return all gains that there are, by their name in messages."""
+        own = {} if self.gains is None else {"gains": self.gains}
+        return own | {f"label_gains[{label}]": each for label, each in self.label_gains.items()}
+
     @property
     def is_neutral(self) -> bool:
         """Whether alpha is left as it is (the strength may differ from 1)."""
-        return (
-            (self.gains is None or bool((np.asarray(self.gains) == 1).all()))
-            and not self.override
-            and not self.label_gains
-        )
+        plain = self.gains is None or bool((np.asarray(self.gains) == 1).all())
+        return plain and not self.override and not self.label_gains
 
     def check(self, config: KPACConfig, size: tuple[int, int] | None = None) -> None:
         """Raise unless this fits a network, and an image of that size."""
         shape = (config.blocks, len(config.dilations))
-        for name, gains in [("gains", self.gains), *self.label_gains.items()]:
-            if gains is not None and np.shape(gains) not in (shape, shape[1:]):
+        for name, gains in self._named_gains().items():
+            if np.shape(gains) not in (shape, shape[1:]):
                 raise ConfigError(
-                    f"{name if name == 'gains' else f'label_gains[{name}]'} has shape "
-                    f"{np.shape(gains)}; this network has {shape[0]} block(s) of {shape[1]} "
-                    f"dilations, so {shape[1:]} or {shape} is needed"
+                    f"{name} has shape {np.shape(gains)}; this network has {shape[0]} block(s) of "
+                    f"{shape[1]} dilations, so {shape[1:]} or {shape} is needed"
                 )
         if size is not None and self.labels is not None and np.shape(self.labels) != size:
             raise ConfigError(f"labels have shape {np.shape(self.labels)}, the image has {size}")
@@ -106,7 +106,7 @@ class Modulation:
 
 @dataclass(frozen=True, eq=False)
 class BlockModulation:
-    """What a modulation means for one block of one image, at bottleneck resolution."""
+    """A modulation for one block of one plane, at bottleneck resolution."""
 
     gains: npt.NDArray[np.float64]
     """One factor per dilation."""
@@ -132,8 +132,17 @@ class BlockModulation:
             return alpha
         return alpha * torch.as_tensor(self.gains).to(alpha)[:, None, None]
 
+    def cropped(self, rect: Rect) -> BlockModulation:
+        """Return the same for a rectangle of cells."""
+        override = {
+            index: value[rect.slices] if isinstance(value, Tensor) else value
+            for index, value in self.override.items()
+        }
+        maps = None if self.gain_maps is None else self.gain_maps[..., *rect.slices]
+        return BlockModulation(self.gains, maps, override)
+
     def same_as(self, other: BlockModulation) -> bool:
-        """Whether both give the same alpha."""
+        """Return True if both give the same alpha."""
         return (
             np.array_equal(self.gains, other.gains)
             and _same(self.gain_maps, other.gain_maps)
@@ -145,58 +154,54 @@ class BlockModulation:
 def block_modulations(
     modulation: Modulation, config: KPACConfig, padded: tuple[int, int]
 ) -> list[BlockModulation]:
-    """Bring a modulation down to the bottleneck: one record per block.
+    """Return a modulation at bottleneck resolution, one record per block.
 
     A cell takes the mean over the pixels it stands for; padding repeats the border.
     """
-    rows = [_rows(modulation.gains, config)[block] for block in range(config.blocks)]
+    gains, size = _rows(modulation.gains, config), (padded, config.multiple)
     found = []
-    for block, gains in enumerate(rows):
-        override: dict[int, float | Tensor] = {}
-        for (where, index), value in modulation.override.items():
-            if where == block + 1:
-                override[index - 1] = (
-                    _to_cells(np.asarray(value, np.float64), padded, config.multiple)
-                    if np.ndim(value)
-                    else float(value)
-                )
-        maps = _gain_maps(modulation, gains, block, config, padded)
-        found.append(BlockModulation(gains, maps, override))
+    for block, row in enumerate(gains):
+        override = {
+            index - 1: _to_cells(value, *size) if np.ndim(value) else float(value)
+            for (where, index), value in modulation.override.items()
+            if where == block + 1
+        }
+        label_rows = {
+            label: _rows(own, config)[block] for label, own in modulation.label_gains.items()
+        }
+        maps = _gain_maps(modulation.labels, label_rows, row, *size)
+        found.append(BlockModulation(row, maps, override))
     return found
 
 
 def _gain_maps(
-    modulation: Modulation,
-    gains: npt.NDArray[np.float64],
-    block: int,
-    config: KPACConfig,
+    labels: npt.NDArray[Any] | None,
+    label_rows: Mapping[int, npt.NDArray[np.float64]],
+    row: npt.NDArray[np.float64],
     padded: tuple[int, int],
+    cell: int,
 ) -> Tensor | None:
-    if modulation.labels is None:
-        return None
-    labels = np.asarray(modulation.labels)
-    chosen = {
-        label: _rows(own, config)[block]
-        for label, own in modulation.label_gains.items()
-        if not np.array_equal(_rows(own, config)[block], gains)
+    """Return gains per cell; None where no label has other gains than the rest."""
+    image = np.asarray(labels)
+    shares = {
+        label: _to_cells(image == label, padded, cell)
+        for label, own in label_rows.items()
+        if not np.array_equal(own, row) and (image == label).any()
     }
-    inside = {label: labels == label for label in chosen}
-    if not any(mask.any() for mask in inside.values()):
+    if not shares:
         return None
-    share = {
-        label: _to_cells(mask.astype(np.float64), padded, config.multiple)
-        for label, mask in inside.items()
-    }
-    rest = 1 - torch.stack(list(share.values())).sum(dim=0)
-    maps = torch.as_tensor(gains)[:, None, None] * rest
-    for label, own in chosen.items():
-        maps = maps + torch.as_tensor(own)[:, None, None] * share[label]
+    rest = 1 - torch.stack(list(shares.values())).sum(dim=0)
+    maps = torch.as_tensor(row)[:, None, None] * rest
+    for label, share in shares.items():
+        maps = maps + torch.as_tensor(label_rows[label])[:, None, None] * share
     return maps[None]
 
 
-def _to_cells(values: npt.NDArray[np.float64], padded: tuple[int, int], cell: int) -> Tensor:
-    height, width = values.shape
-    whole = np.pad(values, ((0, padded[0] - height), (0, padded[1] - width)), mode="edge")
+def _to_cells(values: Any, padded: tuple[int, int], cell: int) -> Tensor:
+    """Return the mean of an image over each cell, its border continued to the padded size."""
+    image = np.asarray(values, np.float64)
+    height, width = image.shape
+    whole = np.pad(image, ((0, padded[0] - height), (0, padded[1] - width)), mode="edge")
     return F.avg_pool2d(torch.from_numpy(whole)[None, None], cell)[0, 0]
 
 
@@ -205,14 +210,14 @@ def _rows(gains: Gains | None, config: KPACConfig) -> npt.NDArray[np.float64]:
     return np.broadcast_to(1.0 if gains is None else np.asarray(gains, np.float64), shape).copy()
 
 
-def _gain_array(gains: Gains, name: str) -> None:
+def _check_gains(gains: Gains, name: str) -> None:
     try:
         values = np.asarray(gains, dtype=np.float64)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{name}={gains!r}: must be numbers, one row or one per block") from error
-    if values.ndim not in (1, 2) or not (np.abs(values) <= MOST_GAIN).all():
+    if values.ndim not in (1, 2) or not (np.abs(values) <= MAX_GAIN).all():
         raise ConfigError(
-            f"{name}={gains!r}: must be one row of finite numbers up to {MOST_GAIN:g}, or one "
+            f"{name}={gains!r}: must be one row of finite numbers up to {MAX_GAIN:g}, or one "
             "row per block"
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,24 +15,22 @@ from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 from torch.nn import functional as F
 
-from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import RangeRule
-from napari_kpac.engine.arrays import Array, Layout, Plane, read_plane
-from napari_kpac.engine.chunks import ChunkedPlane
+from napari_kpac.engine.arrays import EVERY, Array, ChunkedPlane, Layout, Plane, read_plane
 
 Pixels = Array | ChunkedPlane
-"""An image plane (H, W, channels), loaded or read as it is needed."""
+"""A plane (H, W, channels), loaded or read as it is needed."""
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
-MOST_SAMPLES = 4_000_000
-NARROWEST = 1e-300
+MAX_SAMPLES = 4_000_000
+MIN_RANGE_WIDTH = 1e-300
 """Ranges must be wider, or dividing by them would overflow."""
-LARGEST = 1e308
+MAX_RANGE_CENTRE = 1e308
 """Ranges around values beyond would overflow."""
-LARGEST_SINGLE = 1e30
+MAX_SINGLE = 1e30
 """Beyond this, and below its inverse, single precision is not enough for a range."""
-FARTHEST = 1e3
-"""Network values beyond are seen as this: a single hot pixel must not drown all others."""
+MAX_NETWORK_VALUE = 1e3
+"""Values beyond are clipped: a single hot pixel must not drown all others."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +73,8 @@ class Rect(NamedTuple):
 
     def grown(self, by: int, height: int, width: int) -> Rect:
         """Grow on all sides, but not beyond an image of that size."""
-        return Rect(
-            max(self.top - by, 0),
-            min(self.bottom + by, height),
-            max(self.left - by, 0),
-            min(self.right + by, width),
-        )
+        top, left = max(self.top - by, 0), max(self.left - by, 0)
+        return Rect(top, min(self.bottom + by, height), left, min(self.right + by, width))
 
     def clipped(self, height: int, width: int) -> Rect:
         """Cut off what lies beyond an image of that size."""
@@ -88,20 +82,25 @@ class Rect(NamedTuple):
 
     def inside(self, outer: Rect) -> Rect:
         """Return the same rectangle in coordinates of ``outer``."""
-        return Rect(
-            self.top - outer.top,
-            self.bottom - outer.top,
-            self.left - outer.left,
-            self.right - outer.left,
-        )
+        top, left = outer.top, outer.left
+        return Rect(self.top - top, self.bottom - top, self.left - left, self.right - left)
+
+    def aligned(self, cell: int) -> Rect:
+        """Grow to whole cells of that side."""
+        top, left = self.top - self.top % cell, self.left - self.left % cell
+        return Rect(top, self.bottom + -self.bottom % cell, left, self.right + -self.right % cell)
 
     def divided(self, by: int) -> Rect:
         """Return the rectangle of cells of that side; all edges must be multiples."""
         return Rect(*(edge // by for edge in self))
 
+    def times(self, factor: int) -> Rect:
+        """Return the same rectangle in an image enlarged by a whole factor."""
+        return Rect(*(edge * factor for edge in self))
+
 
 def needs_data(rule: RangeRule, dtype: np.dtype[Any]) -> bool:
-    """Tell whether a rule has to look at the pixels."""
+    """Return True if a rule has to look at the pixels."""
     return rule == "percentile" or (
         rule == "auto" and not (dtype.kind in "ui" and dtype.itemsize == 1)
     )
@@ -126,35 +125,35 @@ def resolve_range(
     """
     if not isinstance(rule, str):
         return PixelRange(rule[0], rule[1], "given")
-    dtype = layout.dtype
-    if rule != "unit" and not needs_data(rule, dtype):
+    dtype, unit = layout.dtype, PixelRange(0.0, 1.0, "unit")
+    if rule == "unit":
+        return unit
+    if not needs_data(rule, dtype):
         if dtype.kind == "f":
             return PixelRange(0.0, 1.0, "dtype")
         info = np.iinfo(dtype)
         return PixelRange(float(info.min), float(info.max), "dtype")
-    if rule == "unit":
-        return PixelRange(0.0, 1.0, "unit")
     sample = _sample(layout, arrays, step or sampling_step(layout))
     if not sample.size:
-        return PixelRange(0.0, 1.0, "unit")
+        return unit
     if rule == "auto" and dtype.kind == "f" and sample.min() >= 0 and sample.max() <= 1:
-        return PixelRange(0.0, 1.0, "unit")
+        return unit
     # Halved, so that not even the width of all floating-point numbers overflows.
     found = np.percentile(sample / 2, (LOW_PERCENTILE, HIGH_PERCENTILE))
     low, high = (float(v) for v in found * 2)
     if not np.isfinite(high - low):
         low, high = (float(v) for v in found)
-    if not high - low > max(1e-12 * max(abs(low), abs(high)), NARROWEST):
+    if not high - low > max(1e-12 * max(abs(low), abs(high)), MIN_RANGE_WIDTH):
         # A constant image: any range around it will do.
         width = max(1.0, abs(low) * 1e-6)
-        centre = min(max(low, -LARGEST), LARGEST)
+        centre = min(max(low, -MAX_RANGE_CENTRE), MAX_RANGE_CENTRE)
         low, high = centre - width / 2, centre + width / 2
     return PixelRange(low, high, "percentile")
 
 
 def sampling_step(layout: Layout) -> int:
     """Return how many pixels apart a sample for the range is taken, along rows and columns."""
-    each = max(1, MOST_SAMPLES // sum(1 for _ in layout.planes()))
+    each = max(1, MAX_SAMPLES // sum(1 for _ in layout.planes()))
     height, width = layout.size
     return max(1, int(np.ceil(np.sqrt(height * width / each))))
 
@@ -172,10 +171,10 @@ def _sample(
 
 
 class PlaneReader:
-    """Hands out rectangles of one image (or dual-pixel pair) in network values.
+    """Reads rectangles of one plane (or dual-pixel pair) in network values.
 
-    Coordinates are those of the padded image: both sides rounded up to a multiple, the
-    border continued by reflection (by its last pixel, where the image is too small).
+    Coordinates are those of the padded plane: both sides rounded up to a multiple, the
+    border continued by reflection (by its last pixel, where the plane is too small).
     """
 
     def __init__(
@@ -197,7 +196,7 @@ class PlaneReader:
             self.width + -self.width % multiple,
         )
         given = (base,) if views is None else views
-        self._filled = [without_nonfinite(image) for image in given if image is not None]
+        self._filled = [fill_nonfinite(image) for image in given if image is not None]
 
     def read(self, rect: Rect) -> Tensor:
         """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
@@ -209,10 +208,10 @@ class PlaneReader:
     def restore(self, rect: Rect, residual: Tensor, out_dtype: np.dtype[Any]) -> Array:
         """Add a residual (1, 3, h, w), already scaled, to the pixels of a rectangle.
 
-        The rectangle lies within the image. Values outside the range pass unharmed, NaN
+        The rectangle lies within the plane. Values outside the range pass unharmed, NaN
         stays NaN, integers are rounded and kept within their type.
         """
-        exact = self._exact(out_dtype)
+        exact = self._working_dtype(out_dtype)
         change: Array = residual[0].permute(1, 2, 0).numpy().astype(exact)
         if self.channels == 1:
             change = change.mean(axis=-1, keepdims=True)
@@ -224,11 +223,12 @@ class PlaneReader:
             return _to_integers(pixels, out_dtype)
         return _to_floats(pixels, base, out_dtype)
 
-    def _exact(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the type that pixels of another are computed in."""
+    def _working_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the type in which pixels of another are computed."""
         size, half = abs(self.range.low), self.range.half
-        ordinary = size < LARGEST_SINGLE and 1 / LARGEST_SINGLE < half < LARGEST_SINGLE
-        if _is_small(dtype) and ordinary:
+        ordinary = size < MAX_SINGLE and 1 / MAX_SINGLE < half < MAX_SINGLE
+        # Integers of up to 16 bits and floats of up to 32 are exact in single precision.
+        if ordinary and dtype.itemsize <= (2 if dtype.kind in "ui" else 4):
             return np.dtype(np.float32)
         return np.dtype(np.longdouble if dtype.itemsize > 8 else np.float64)
 
@@ -245,101 +245,75 @@ class PlaneReader:
             part = image[as_slice(rows), as_slice(columns)]
         else:
             part = image[as_slice(rows), :][:, as_slice(columns)]
-        small = self.dtype == torch.float32 and self._exact(part.dtype) == np.float32
+        small = self.dtype == torch.float32 and self._working_dtype(part.dtype) == np.float32
         with np.errstate(over="ignore"):
             values = torch.from_numpy(np.array(part, dtype=np.float32 if small else np.float64))
         values = values.sub_(self.range.low).div_(self.range.half).sub_(1)
-        values = values.clamp_(-FARTHEST, FARTHEST).to(self.dtype)
+        values = values.clamp_(-MAX_NETWORK_VALUE, MAX_NETWORK_VALUE).to(self.dtype)
         return values.permute(2, 0, 1)[None].expand(1, 3, -1, -1)
 
 
-def _is_small(dtype: np.dtype[Any]) -> bool:
-    """Tell whether single precision is enough: integers of up to 16 bits, floats of up to 32."""
-    return dtype.itemsize <= (2 if dtype.kind in "ui" else 4)
-
-
 def _to_floats(pixels: Array, base: Array, dtype: np.dtype[Any]) -> Array:
-    """Saturate instead of becoming infinite; what was not finite before stays as it was."""
+    """Clip instead of becoming infinite; what was not finite before stays as it was."""
     info = np.finfo(dtype)
     found = np.where(np.isfinite(base), np.clip(pixels, info.min, info.max), base)
     return np.asarray(found, dtype=dtype)
 
 
 def _to_integers(pixels: Array, dtype: np.dtype[Any]) -> Array:
-    """Round, and saturate instead of wrapping around."""
+    """Round, and clip instead of wrapping around."""
     info = np.iinfo(dtype)
     rounded = np.rint(pixels, out=pixels)
     if dtype.itemsize < 8:
         return np.clip(rounded, info.min, info.max, out=rounded).astype(dtype)
-    # The limits of 64-bit integers are no floating-point numbers: saturate by hand.
+    # The limits of 64-bit integers are no floating-point numbers: clip by hand.
     above, below = rounded >= float(info.max), rounded <= float(info.min)
     result: Array = np.where(above | below, 0, rounded).astype(dtype)
     result[above], result[below] = info.max, info.min
     return result
 
 
-def restore_into(
-    out: Any,
+def restore_pixels(
+    reader: PlaneReader,
     array: Any,
     plane: Plane,
     rect: Rect,
-    reader: PlaneReader,
     residual: Tensor,
-    frame: Rect | None = None,
-) -> None:
-    """Put the pixels of a rectangle where they belong; alpha of RGBA comes from the input.
+    dtype: np.dtype[Any],
+) -> Array:
+    """Return the deblurred pixels of a rectangle of a plane, with axes as in ``array``.
 
-    ``frame`` is the part of the image that ``out`` stands for, where it is not all of it.
+    The transparency of RGBA is taken from there; for the rest see :meth:`PlaneReader.restore`.
     """
-    dtype = np.dtype(out.dtype)
     pixels = reader.restore(rect, residual, dtype)
-    rows, columns = (rect if frame is None else rect.inside(frame)).slices
-    if len(plane.indices) > 1:
-        for channel, index in enumerate(plane.indices):
-            out[(*index, rows, columns)] = pixels[..., channel]
-        return
-    place = (*plane.indices[0], rows, columns)
-    if plane.kind == "grey":
-        out[place] = pixels[..., 0]
-    elif plane.kind == "rgb":
-        out[place] = pixels
-    else:
+    if plane.kind == "rgba":
         transparency = np.asarray(array[(*plane.indices[0], *rect.slices, slice(3, 4))])
-        out[place] = np.concatenate([pixels, transparency.astype(dtype)], axis=-1)
-
-
-def check_views(views: Any, layout: Layout) -> None:
-    """Raise unless a dual-pixel view has the shape of the rest."""
-    shape = tuple(views.shape)
-    if shape != layout.shape:
-        raise ImageError(
-            f"the views and the image must have the same shape: {shape} is not {layout.shape}"
-        )
+        pixels = np.concatenate([pixels, transparency.astype(dtype)], axis=-1)
+    return pixels[..., 0] if plane.kind == "grey" else pixels
 
 
 def enlarged(image: Array, factor: int) -> Array:
-    """Enlarge an image (H, W, channels) by a whole factor, bicubic, in floating point."""
+    """Enlarge a plane (H, W, channels) by a whole factor, bicubic, in floating point."""
     if factor == 1:
         return image
     kind = np.float64 if image.dtype.itemsize > 4 else np.float32
-    tensor = torch.from_numpy(fill_nonfinite(image).astype(kind)).permute(2, 0, 1)[None]
+    finite = cast("Array", fill_nonfinite(image))
+    tensor = torch.from_numpy(finite.astype(kind)).permute(2, 0, 1)[None]
     larger = F.interpolate(tensor, scale_factor=float(factor), mode="bicubic", align_corners=False)
     return larger[0].permute(1, 2, 0).numpy()
 
 
-def without_nonfinite(image: Pixels) -> Pixels:
-    """Fill gaps; an image that is read by block is loaded whole only where it has some."""
-    if not isinstance(image, ChunkedPlane):
-        return fill_nonfinite(image)
-    if image.dtype.kind != "f" or all(np.isfinite(band).all() for band in image.bands()):
-        return image
-    return fill_nonfinite(image.whole())
+def fill_nonfinite(image: Pixels) -> Pixels:
+    """Replace pixels that are not finite by their nearest finite neighbour.
 
-
-def fill_nonfinite(image: Array) -> Array:
-    """Replace pixels that are not finite by their nearest finite neighbour."""
+    A plane that is read by chunk is loaded only where it has such pixels.
+    """
     if image.dtype.kind != "f":
         return image
+    if isinstance(image, ChunkedPlane):
+        if all(np.isfinite(band).all() for band in image.bands()):
+            return image
+        image = image[EVERY, EVERY]
     gaps = ~np.isfinite(image).all(axis=-1)
     if not gaps.any():
         return image

@@ -1,4 +1,4 @@
-"""How an image is cut up so that it fits into the memory it is given.
+"""Plans: how an image is cut up so that it fits into the memory it is given.
 
 Only the encoder and the decoder are cut into tiles; the bottleneck is held whole, so the
 result does not depend on the plan. Not for: carrying the plan out (stages.py).
@@ -15,23 +15,24 @@ from napari_kpac.core.options import Tile
 from napari_kpac.engine.pixels import Rect
 from napari_kpac.network import KPACConfig
 
-SMALLEST_TILE = 64
-TILES = (1024, 768, 512, 384, 256, 128, SMALLEST_TILE)
+MIN_TILE_PX = 64
+TILES_PX = (1024, 768, 512, 384, 256, 128, MIN_TILE_PX)
 """Larger ones would save little overlap, and cancelling answers only after a tile."""
+COMFORTABLE_TILE_PX = 512
+"""Below this side the overlap of tiles costs more than keeping the skips saves."""
+MIN_BAND_ROWS = 8
 USABLE_SHARE = 0.85
 """The rest of the budget is for what an allocator cannot put to use."""
 SCRATCH_SHARE = 0.7
 """Of what is usable: a bottleneck that takes more goes to a file."""
 BAND_SHARE = 0.08
 """Of the budget, for the blocks while they work on a band of the bottleneck."""
-COMFORTABLE_TILE = 512
-"""Below this side the overlap of tiles costs more than keeping the skips saves."""
 
 _MAPS_AT_ONCE = 4.0
 """Full-resolution feature maps that a pass over a tile needs at a time: the output of the
 second convolution, its padded copy, what the next level makes of it, and what convolutions
 need for themselves; as measured."""
-_OVERHEAD = 100 * 2**20
+_OVERHEAD_BYTES = 100 * 2**20
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,13 @@ class Plan:
         """Whether the image is processed in one piece."""
         return self.tile >= max(self.height, self.width)
 
-    def tiles(self) -> Iterator[Rect]:
-        """Iterate over the tiles, row by row."""
-        for top in range(0, self.height, self.tile):
-            for left in range(0, self.width, self.tile):
-                yield Rect(
-                    top,
-                    min(top + self.tile, self.height),
-                    left,
-                    min(left + self.tile, self.width),
-                )
+    def tiles(self, rect: Rect | None = None) -> Iterator[Rect]:
+        """Iterate over the tiles of the image, or of a rectangle, row by row."""
+        rect = rect or Rect(0, self.height, 0, self.width)
+        for top in range(rect.top, rect.bottom, self.tile):
+            for left in range(rect.left, rect.right, self.tile):
+                bottom, right = top + self.tile, left + self.tile
+                yield Rect(top, min(bottom, rect.bottom), left, min(right, rect.right))
 
     @property
     def tile_count(self) -> int:
@@ -75,17 +73,17 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Number of steps that an image takes: every tile twice, and the blocks."""
+        """Number of steps that a plane takes: every tile twice, and the blocks."""
         return 2 * self.tile_count + 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for the record: what may touch the last bits, and nothing that varies."""
+        """Return plain values for the record: what may touch the last bits, nothing that varies."""
         values = {**asdict(self), "kept_skips": list(self.kept_skips)}
         del values["budget"]
         return values
 
     def needs_no_more_than(self, other: Plan) -> bool:
-        """Tell whether this plan is for the same image and takes at most as much memory."""
+        """Return True if this is for the same image and takes at most as much memory."""
         return (
             (self.height, self.width) == (other.height, other.width)
             and (self.tile <= other.tile or other.is_whole)
@@ -101,20 +99,48 @@ class Plan:
         Skips are given up first, then tiles are halved; at their smallest, the bottleneck goes
         to a file.
         """
-        budget = self.budget // 2
+        less = replace(self, kept_skips=(), budget=self.budget // 2)
         if self.kept_skips and not self.is_whole:
-            return replace(self, kept_skips=(), budget=budget)
+            return less
         side = min(self.tile, max(self.height, self.width)) // 2
-        if side >= SMALLEST_TILE:
+        if side >= MIN_TILE_PX:
             tile = max(side - side % config.multiple, config.multiple)
-            band = max(8, self.band // 2)
-            return replace(self, tile=tile, kept_skips=(), band=band, budget=budget)
+            return replace(less, tile=tile, band=max(MIN_BAND_ROWS, self.band // 2))
         if not self.scratch:
-            return replace(self, kept_skips=(), band=8, scratch=True, budget=budget)
+            return replace(less, band=MIN_BAND_ROWS, scratch=True)
         raise DeviceError(
             f"out of memory even with tiles of {self.tile} pixels; close other programs, "
             "choose another device, or process a part of the image"
         )
+
+
+@dataclass(frozen=True)
+class MemoryCost:
+    """Bytes that the stages of a network need."""
+
+    config: KPACConfig
+    item_size: int
+    """Bytes of a value."""
+
+    def tile(self, height: int, width: int) -> int:
+        """Return what a pass over a tile needs."""
+        feature_map = height * width * self.config.channels * self.item_size
+        return int(feature_map * _MAPS_AT_ONCE) + _OVERHEAD_BYTES
+
+    def skips(self, pixels: int, levels: tuple[int, ...]) -> int:
+        """Return what the skip halves of some levels need; that of level 0 is a colour image."""
+        widths = (3, *self.config.level_channels[1:])
+        return sum(pixels // 4**level * widths[level] * self.item_size for level in levels)
+
+    def bottleneck(self, pixels: int) -> int:
+        """Return what is held whole: two feature maps of the bottleneck and all alphas."""
+        cells = pixels // self.config.multiple**2
+        alphas = self.config.blocks * len(self.config.dilations)
+        return cells * (2 * self.config.wide + alphas) * self.item_size
+
+    def band(self, rows: int, columns: int) -> int:
+        """Return what a block needs for a band of that many cells."""
+        return rows * columns * 6 * self.config.wide * self.item_size
 
 
 def make_plan(
@@ -132,75 +158,27 @@ def make_plan(
     The largest tile is taken with which everything fits; skips are kept, shallow levels
     given up first, as long as that leaves room for a tile of comfortable size. ``halo`` are
     the pixels around a tile that the encoder must see (``KPACNet.halos``), ``held`` are bytes
-    of the budget that are spoken for: the image itself and its result.
+    of the budget that are taken by the image itself and its result.
     """
     height, width = padded
-    cost = _Cost(config, height * width, item_size)
-    every = tuple(range(config.levels))
-    rows = height // config.multiple
-    band = min(rows, max(8, int(BAND_SHARE * budget / cost.per_band_row(width))))
-    common = {"height": height, "width": width, "band": band, "budget": budget}
+    rows, columns = height // config.multiple, width // config.multiple
+    cost, pixels, every = MemoryCost(config, item_size), height * width, tuple(range(config.levels))
+    band = min(rows, max(MIN_BAND_ROWS, int(BAND_SHARE * budget / cost.band(1, columns))))
+    whole = Plan(height, width, max(padded), every, band, scratch=False, budget=budget)
     if tile is None:
-        return Plan(tile=max(padded), kept_skips=every, scratch=False, **{**common, "band": rows})
+        return replace(whole, band=rows)
     if tile != "auto":
-        side = tile - tile % config.multiple or config.multiple
-        return Plan(tile=side, kept_skips=every, scratch=False, **common)
-    usable = int(budget * USABLE_SHARE) - held - band * cost.per_band_row(width)
-    whole = cost.tile(height, width) + cost.kept(every) + cost.bottleneck()
-    if whole <= usable:
-        return Plan(tile=max(padded), kept_skips=every, scratch=False, **common)
-    scratch = cost.bottleneck() > SCRATCH_SHARE * usable
-    left = usable - (0 if scratch else cost.bottleneck())
-    for smallest, skips in (
-        (COMFORTABLE_TILE, every),
-        *((COMFORTABLE_TILE, every[first:]) for first in every[1:]),
-        (SMALLEST_TILE, ()),
-    ):
-        for side in TILES:
+        return replace(whole, tile=tile - tile % config.multiple or config.multiple)
+    bottleneck = cost.bottleneck(pixels)
+    usable = int(budget * USABLE_SHARE) - held - cost.band(band, columns)
+    if cost.tile(height, width) + cost.skips(pixels, every) + bottleneck <= usable:
+        return whole
+    scratch = bottleneck > SCRATCH_SHARE * usable
+    left = usable - (0 if scratch else bottleneck)
+    choices = [(COMFORTABLE_TILE_PX, every[first:]) for first in every]
+    for smallest, skips in (*choices, (MIN_TILE_PX, ())):
+        for side in TILES_PX:
             grown = side + 2 * halo
-            if side >= smallest and cost.tile(grown, grown) + cost.kept(skips) <= left:
-                return Plan(tile=side, kept_skips=skips, scratch=scratch, **common)
-    return Plan(tile=SMALLEST_TILE, kept_skips=(), scratch=scratch, **common)
-
-
-def tile_cost(config: KPACConfig, height: int, width: int, item_size: int) -> int:
-    """Bytes that a pass over a tile of that size needs."""
-    return _Cost(config, height * width, item_size).tile(height, width)
-
-
-def band_cost(config: KPACConfig, rows: int, columns: int, item_size: int) -> int:
-    """Bytes that a block needs for a band of that many cells."""
-    return rows * _Cost(config, 0, item_size).per_band_row(columns * config.multiple)
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """Bytes that things need."""
-
-    config: KPACConfig
-    pixels: int
-    item_size: int
-
-    @property
-    def feature_map(self) -> int:
-        """Of a full-resolution feature map, per pixel."""
-        return self.config.channels * self.item_size
-
-    def tile(self, height: int, width: int) -> int:
-        """Of a pass over a tile."""
-        return int(height * width * self.feature_map * _MAPS_AT_ONCE) + _OVERHEAD
-
-    def kept(self, levels: tuple[int, ...]) -> int:
-        """Of the skip halves of some levels; that of level 0 is a colour image."""
-        widths = (3, *self.config.level_channels[1:])
-        return sum(self.pixels // 4**k * widths[k] * self.item_size for k in levels)
-
-    def bottleneck(self) -> int:
-        """Of what is held whole: two feature maps of the bottleneck and all alphas."""
-        cells = self.pixels // self.config.multiple**2
-        alphas = self.config.blocks * len(self.config.dilations)
-        return cells * (2 * self.config.wide + alphas) * self.item_size
-
-    def per_band_row(self, width: int) -> int:
-        """Of a row of the bottleneck while a block works on it."""
-        return width // self.config.multiple * 6 * self.config.wide * self.item_size
+            if side >= smallest and cost.tile(grown, grown) + cost.skips(pixels, skips) <= left:
+                return replace(whole, tile=side, kept_skips=skips, scratch=scratch)
+    return replace(whole, tile=MIN_TILE_PX, kept_skips=(), scratch=scratch)

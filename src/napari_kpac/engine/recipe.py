@@ -1,4 +1,4 @@
-"""Results and recipes: what came out, how it was made, and how to make it again.
+"""Results and recipes: what came out, how it was made, and what it takes to make it again.
 
 Not for: doing it (deblurring.py).
 """
@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from napari_kpac.core.errors import ConfigError, DeviceError, FileError, KpacError, RecipeError
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions
+from napari_kpac.engine.arrays import Array, Maps
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.plan import Plan
@@ -37,17 +38,17 @@ class Result:
 
     image: Any
     """Of the input's shape and dtype."""
-    alpha: npt.NDArray[np.float32]
+    alpha: Maps
     """(blocks, dilations, h, w) as used, at bottleneck resolution; leading axes of a stack
     come first."""
-    beta: npt.NDArray[np.float32]
+    beta: Maps
     """(blocks, channels), leading axes first."""
     recipe: Recipe
     size: tuple[int, int]
     """Height and width of an image in pixels."""
     scale: int
     """Pixels per cell of alpha, along both axes."""
-    sigma: npt.NDArray[np.float32] | None = None
+    sigma: Maps | None = None
     """(H, W): the estimated blur in pixels of sigma, leading axes first; method ``ebdb`` only."""
     origin: tuple[int, int] = (0, 0)
     """First pixel (row, column) of alpha's first cell, in pixels of ``image``."""
@@ -62,17 +63,29 @@ class Result:
         half = (self.scale - 1) / 2
         return self.origin[0] + half, self.origin[1] + half
 
-    def alpha_at_image(self) -> npt.NDArray[np.float32]:
-        """Alpha interpolated to (blocks, dilations, H, W), leading axes first."""
+    def alpha_at_image(self) -> Maps:
+        """Return alpha interpolated to (blocks, dilations, H, W), leading axes first."""
         return upsample(self.alpha, self.scale, self.size, self.origin)
 
 
+@dataclass(frozen=True, eq=False)
+class PlaneResult:
+    """What came out of one plane."""
+
+    recipe: Recipe
+    pixels: Array | None = None
+    """An entry for each index of the plane; None where they were written elsewhere."""
+    alpha: Maps | None = None
+    """(blocks, dilations, h, w)."""
+    beta: Maps | None = None
+    """(blocks, channels)."""
+    sigma: Maps | None = None
+    """(H, W), of the classical method."""
+
+
 def upsample(
-    maps: npt.NDArray[np.float32],
-    scale: int,
-    size: tuple[int, int],
-    origin: tuple[int, int] = (0, 0),
-) -> npt.NDArray[np.float32]:
+    maps: Maps, scale: int, size: tuple[int, int], origin: tuple[int, int] = (0, 0)
+) -> Maps:
     """Interpolate maps of cells (..., h, w), the first at ``origin``, to pixels (..., H, W)."""
     *leading, height, width = maps.shape
     flat = torch.from_numpy(np.ascontiguousarray(maps)).reshape(1, -1, height, width)
@@ -84,6 +97,8 @@ def upsample(
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1
+MAX_LEVEL = 65535
+"""Of the 16-bit images beside a recipe."""
 _WHERE = ("model", "device", "tile", "memory")
 """Options that do not decide about the pixels (the model does, by its hash)."""
 
@@ -106,19 +121,17 @@ class Recipe:
         """Hash of all that decides about the pixels, images included; not of where it ran."""
         plain = self._settings()
         plain["model"] = self.model_sha256
-        options = {key: v for key, v in plain["options"].items() if key not in _WHERE}
-        found = hashlib.sha256(json.dumps({**plain, "options": options}, sort_keys=True).encode())
+        plain["options"] = {k: v for k, v in plain["options"].items() if k not in _WHERE}
+        found = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         if self.modulation.labels is not None:
             found.update(np.asarray(self.modulation.labels).astype(np.int32).tobytes())
         for where, value in sorted(self.modulation.override.items()):
             if np.ndim(value):
-                # As exactly as a recipe file keeps it.
-                levels = np.rint(np.asarray(value, np.float64) * 65535).astype(np.int32)
-                found.update(repr(where).encode() + levels.tobytes())
+                found.update(repr(where).encode() + _levels(value).astype(np.int32).tobytes())
         return found.hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; images are left out and only mentioned."""
+        """Return plain values, ready for JSON; images are left out and only mentioned."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -161,16 +174,14 @@ class Recipe:
         images = {}
         if self.modulation.labels is not None:
             labels = np.asarray(self.modulation.labels)
-            if labels.min(initial=0) < 0 or labels.max(initial=0) > 65535:
-                raise RecipeError("labels must lie within 0..65535 to be saved in a recipe")
+            if labels.min(initial=0) < 0 or labels.max(initial=0) > MAX_LEVEL:
+                raise RecipeError(f"labels must lie within 0..{MAX_LEVEL} to be saved in a recipe")
             images["labels"] = labels.astype(np.uint16)
         for (block, index), value in self.modulation.override.items():
             if np.ndim(value):
                 if np.min(value) < 0 or np.max(value) > 1:
                     raise RecipeError("alpha maps must lie within 0..1 to be saved in a recipe")
-                images[f"block{block}-alpha{index}"] = np.rint(
-                    np.asarray(value, np.float64) * 65535
-                ).astype(np.uint16)
+                images[f"block{block}-alpha{index}"] = _levels(value).astype(np.uint16)
         return images
 
 
@@ -195,14 +206,16 @@ def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
         raise RecipeError("this is not a napari-kpac recipe")
     if values.get("version") != VERSION:
         raise RecipeError(f"recipe version {values.get('version')!r}; this release reads {VERSION}")
-    plain = values["modulation"]
+    plain, model, environment = values["modulation"], values["model"], values["environment"]
     override: dict[tuple[int, int], Any] = {}
     for item in plain["override"]:
-        where = (_whole(item["block"]), _whole(item["alpha"]))
-        override[where] = item["value"]
-        if item["value"] is None:
-            pixels = _read_image(_beside(path, f"block{where[0]}-alpha{where[1]}"))
-            override[where] = pixels.astype(np.float32) / 65535
+        block, index, value = item["block"], item["alpha"], item["value"]
+        if type(block) is not int or type(index) is not int:
+            raise ConfigError(f"block {block!r}, alpha {index!r}: must be whole numbers")
+        if value is None:
+            pixels = _read_image(_beside(path, f"block{block}-alpha{index}"))
+            value = pixels.astype(np.float32) / MAX_LEVEL
+        override[block, index] = value
     modulation = Modulation(
         gains=plain["gains"],
         override=override,
@@ -210,10 +223,8 @@ def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
         label_gains={int(label): gains for label, gains in plain["label_gains"].items()},
         strength=plain["strength"],
     )
-    model = values["model"]
     if not isinstance(model["name"], str) or not isinstance(model["sha256"], str):
         raise RecipeError("the recipe names no model")
-    environment = values["environment"]
     if not isinstance(environment, dict):
         raise RecipeError("the recipe does not say where it was made")
     options = DeblurOptions.from_dict(values["options"])
@@ -237,10 +248,9 @@ def _beside(path: Path, name: str) -> Path:
     return path.with_name(f"{path.stem}.{name}.png")
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{value!r} is not a whole number")
-    return value
+def _levels(alpha: Any) -> npt.NDArray[np.float64]:
+    """Return an alpha map in 0..1 as exactly as a recipe file keeps it, in grey levels."""
+    return np.rint(np.asarray(alpha, np.float64) * MAX_LEVEL)
 
 
 def _plain(gains: Any) -> Any:
@@ -269,7 +279,7 @@ def check_model(recipe: Recipe, model: str) -> None:
 
 
 def _is_below(folder: Path, name: str) -> bool:
-    """Tell whether a file lies in a folder; a name that leads elsewhere is not looked at."""
+    """Return True if a file lies in a folder; a name that leads elsewhere is not looked at."""
     path = Path(os.path.abspath(name))  # noqa: PTH100 - resolve() would touch the file
     return path.is_relative_to(folder) and path.resolve().is_relative_to(folder.resolve())
 
@@ -284,13 +294,14 @@ def recorded_plan(environment: Mapping[str, Any], own: Plan, multiple: int = 1) 
     names = {item.name for item in fields(Plan)} - {"budget"}
     if not isinstance(values, Mapping) or set(values) != names:
         return own
+    if any(type(values[name]) is not int for name in ("height", "width", "tile", "band")):
+        return own
     try:
         plan = replace(own, **{**values, "kept_skips": tuple(map(int, values["kept_skips"]))})
-        whole = all(type(each) is int for each in (plan.height, plan.width, plan.tile, plan.band))
-        fits = whole and type(plan.scratch) is bool and plan.tile % multiple == 0
-        return plan if fits and plan.needs_no_more_than(own) else own
     except (TypeError, ValueError):
         return own
+    fits = type(plan.scratch) is bool and plan.tile % multiple == 0
+    return plan if fits and plan.needs_no_more_than(own) else own
 
 
 def recorded_threads(environment: Mapping[str, Any]) -> int | None:
@@ -302,7 +313,7 @@ def recorded_threads(environment: Mapping[str, Any]) -> int | None:
 
 
 def differences(recipe: Recipe, device: str = "auto", threads: int | None = None) -> list[str]:
-    """Say what differs here from where a recipe was made; empty: the same bits can be expected.
+    """Return what differs here from where a recipe was made; nothing: expect the same bits.
 
     With differences, results agree within 1e-5 or one grey level.
     """

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,20 +21,24 @@ from torch.nn import functional as F
 
 from napari_kpac.core.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions
-from napari_kpac.core.progress import Progress, Steps, finish
-from napari_kpac.engine.allocator import give_back, keeping_memory
-from napari_kpac.engine.bottleneck import BlockCache, CachedBottleneck, cropped, cut
-from napari_kpac.engine.job import Job, model_name
-from napari_kpac.engine.memory import explaining_shortage, shortage, within_memory
-from napari_kpac.engine.model import Model
+from napari_kpac.core.progress import Progress, Steps, finish, relay
+from napari_kpac.engine.bottleneck import BlockCache, Bottleneck
+from napari_kpac.engine.job import UNSET, Job, Model, Views, as_numpy, options_of
+from napari_kpac.engine.memory import (
+    explaining_shortage,
+    give_back,
+    keeping_memory,
+    shortage_note,
+)
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
-from napari_kpac.engine.pixels import Rect, restore_into
-from napari_kpac.engine.plan import Plan
+from napari_kpac.engine.pixels import Rect, restore_pixels
 from napari_kpac.engine.recipe import Result
-from napari_kpac.engine.stages import Stages, stores
+from napari_kpac.engine.stages import cut
 from napari_kpac.network import KPACConfig
 
 T = TypeVar("T")
+Check = Callable[[], None]
+"""Raises where a newer request has come."""
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) in pixels, ends excluded."""
 
@@ -49,7 +53,7 @@ class _Rendered:
     """Only with the attention in them."""
 
     def is_of(self, mods: Sequence[BlockModulation]) -> bool:
-        """Tell whether it was made with these modulations."""
+        """Return True if it was made with these modulations."""
         return all(a.same_as(b) for a, b in zip(self.mods, mods, strict=True))
 
 
@@ -74,7 +78,7 @@ class Session:
     ----------
     image
         One image: grey (H, W), RGB or RGBA. Of a stack, take a slice.
-    model, device, tile, memory, views, **options
+    model, device, tile, memory, views, options, **fields
         As in :func:`napari_kpac.deblur`.
 
     Notes
@@ -87,89 +91,44 @@ class Session:
     def __init__(
         self,
         image: Any,
-        model: Model = "default",
-        device: str = "auto",
+        model: Model | None = None,
+        device: str | None = None,
         *,
-        views: tuple[Any, Any] | None = None,
-        tile: Any = "auto",
-        memory: Any = None,
-        **options: Any,
+        views: Views = None,
+        tile: Any = UNSET,
+        memory: Any = UNSET,
+        options: DeblurOptions | None = None,
+        **fields: Any,
     ) -> None:
-        chosen = DeblurOptions(
-            model=model_name(model), device=device, tile=tile, memory=memory, **options
+        options = options_of(
+            DeblurOptions, options, model=model, device=device, tile=tile, memory=memory, **fields
         )
-        if chosen.method != "kpac":
-            raise ConfigError(f"a Session runs the network; method {chosen.method!r} has none")
+        if options.method != "kpac":
+            raise ConfigError(f"a Session runs the network; method {options.method!r} has none")
         with explaining_shortage():
-            self._job = Job.prepare(image, chosen, views=views, model=model)
-        if self._job.layout.leading:
-            raise ImageError(
-                f"a Session takes one image, this image has shape {self._job.layout.shape}; "
-                "choose a slice, or use deblur() for all of them"
-            )
-        self._lock = threading.RLock()
-        self._latest = 0
-        self._ticket = threading.Lock()
-        self._resources = ExitStack()
-        self._closed = False
-        self._kept: CachedBottleneck | None = None
-        self._rendering = 0
+            self._job = Job(image, options, views=views, model=model)
+            if self._job.layout.leading:
+                raise ImageError(
+                    f"a Session takes one image, this image has shape {self._job.layout.shape}; "
+                    "choose a slice, or use deblur() for all of them"
+                )
+            (self._plane,) = self._job.layout.planes()
+            self._reader = self._job.load(self._plane)
+        self._stages = self._job.stages(self._reader)
+        self._bottleneck: Bottleneck | None = None
         self._last: _Rendered | None = None
         self._half: Session | None = None
+        self._closed = False
+        self._lock = threading.RLock()
+        self._latest = 0
+        self._latest_lock = threading.Lock()
         self.note = ""
         """Something worth telling, for example that memory ran short; empty where all is well."""
-        (self._plane,) = self._job.layout.planes()
-        with explaining_shortage():
-            self._reader = self._job.reader(self._plane)
-        self._plan = self._job.plan()
-        self._run = self._make_run()
-
-    def _make_run(self) -> Stages:
-        home = torch.device("cpu") if self._plan.scratch else self._job.device
-        make = self._resources.enter_context(stores(self._plan, home, self._reader.dtype))
-        return Stages(
-            self._job.net, self._reader, self._plan, self._job.device, make,
-            mixed=self._job.options.precision == "mixed",
-        )  # fmt: skip
-
-    def _forget(self) -> None:
-        """Let go of all that is kept."""
-        self._kept = None
-        self._last = None
-        self._run.halves = {}
-        if self._half is not None:
-            self._half.close()
-            self._half = None
-        self._resources.close()
-
-    def _adopt(self, plan: Plan) -> None:
-        """Begin anew with a plan."""
-        self._forget()
-        self._plan = plan
-        self._run = self._make_run()
-
-    def _within_memory(self, work: Callable[[], Steps[T]]) -> Steps[T]:
-        """Do work; where memory runs short, begin anew with a plan that needs less."""
-
-        def attempt(plan: Plan) -> Steps[T]:
-            if plan is not self._plan:
-                self._adopt(plan)
-                self.note = shortage(plan)
-            return work()
-
-        result, _ = yield from within_memory(
-            self.config, self._job.device, self._plan, attempt, lambda: self._adopt(self._plan)
-        )
-        return result
 
     @property
     def size(self) -> tuple[int, int]:
         """Height and width of the image."""
         return self._job.layout.size
-
-    @property
-    def _whole(self) -> Rect:
-        return Rect(0, self.size[0], 0, self.size[1])
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -182,7 +141,7 @@ class Session:
         return self._job.net.config
 
     def close(self) -> None:
-        """Give up all that is kept; the session cannot be used afterwards."""
+        """Free all that is kept; the session cannot be used afterwards."""
         self.cancel()
         with self._lock:
             self._closed = True
@@ -191,11 +150,7 @@ class Session:
 
     def cancel(self) -> None:
         """Make a render that is under way stop at the next stage."""
-        with self._ticket:
-            self._latest += 1
-        half = self._half  # another thread may let go of it
-        if half is not None:
-            half.cancel()
+        self._begin()
 
     def encode(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Run the first stage now instead of with the first render."""
@@ -206,8 +161,8 @@ class Session:
     def encode_steps(self) -> Iterator[tuple[int, int]]:
         """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
         with self._lock, keeping_memory(trim=False):
-            ticket = self._take_ticket()
-            for step in self._within_memory(lambda: self._encode(ticket)):
+            check = self._begin()
+            for step in self._within_memory(lambda: self._encode(check)):
                 if not step.note:
                     yield step.done, step.total
 
@@ -234,154 +189,113 @@ class Session:
             Called with (tiles done, tiles in all).
         """
         modulation = modulation or Modulation()
-        modulation.check(self._job.net.config, self.size)
+        modulation.check(self.config, self.size)
         rect = self._check_region(region)
-        ticket = self._take_ticket()
+        check = self._begin()
 
         def work() -> Steps[Result]:
-            self._check(ticket)
-            if draft:
-                part = yield from self._draft(modulation, rect)
-            else:
-                part = yield from self._part(modulation, rect, ticket, progress)
+            check()
+            render = self._draft if draft else self._render
+            part = yield from render(modulation, rect, check)
             return replace(self._result(modulation, rect, part), draft=draft)
 
+        def tell(step: Progress) -> Progress:
+            if progress is not None and step.stage == "decode":
+                progress(step.done, step.total)
+            return step
+
         with self._lock, keeping_memory(trim=False):
-            return finish(self._within_memory(work))
+            return finish(relay(self._within_memory(work), tell))
 
-    def _part(
-        self,
-        modulation: Modulation,
-        rect: Rect,
-        ticket: int,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Steps[_Part]:
-        yield from self._encode(ticket)
-        return self._render(modulation, rect, ticket, progress)
-
-    def _take_ticket(self) -> int:
-        with self._ticket:
+    def _begin(self) -> Check:
+        """Make older requests stop; returns a check that raises once there is a newer one."""
+        with self._latest_lock:
             self._latest += 1
-            return self._latest
+            return partial(self._check, self._latest)
 
     def _check(self, ticket: int) -> None:
+        if self._closed:
+            raise CancelledError("the session is closed")
         if ticket != self._latest:
             raise CancelledError("a newer request made this render pointless")
 
-    def _encode(self, ticket: int) -> Steps[None]:
-        if self._closed:
-            raise CancelledError("the session is closed")
-        if self._kept is not None:
+    def _within_memory(self, work: Callable[[], Steps[T]]) -> Steps[T]:
+        """Do work; where memory runs short, begin anew with a plan that needs less."""
+
+        def attempt() -> Steps[T]:
+            if self._job.plan is not self._stages.plan:
+                self._stages = self._job.stages(self._reader)
+                self.note = shortage_note(self._job.plan)
+            return work()
+
+        return self._job.within_memory(attempt, self._forget)
+
+    def _forget(self) -> None:
+        """Free all that is kept; the next render encodes again."""
+        self._bottleneck = None
+        self._last = None
+        self._stages.close()
+        if self._half is not None:
+            self._half.close()
+            self._half = None
+
+    def _encode(self, check: Check) -> Steps[None]:
+        check()
+        if self._bottleneck is not None:
             return
-        for count, _ in enumerate(self._run.encode(self._plan.kept_skips), start=1):
-            yield Progress(count, self._plan.tile_count, "encode")
-            self._check(ticket)
-        self._kept = CachedBottleneck(self._run, self._check_render)
+        for count, _ in enumerate(self._stages.encode(), start=1):
+            yield Progress(count, self._stages.plan.tile_count, "encode")
+            check()
+        self._bottleneck = Bottleneck(self._stages)
 
-    def _check_render(self) -> None:
-        self._check(self._rendering)
-
-    @property
-    def _bottleneck(self) -> CachedBottleneck:
-        if self._kept is None:
-            raise CancelledError("the session is closed")
-        return self._kept
-
-    def _render(
-        self,
-        modulation: Modulation,
-        rect: Rect,
-        ticket: int,
-        progress: Callable[[int, int], None] | None,
-    ) -> _Part:
+    def _render(self, modulation: Modulation, rect: Rect, check: Check) -> Steps[_Part]:
+        """Render a rectangle at strength 1."""
+        yield from self._encode(check)
+        assert self._bottleneck is not None  # noqa: S101 - made by encoding
+        stages = self._stages
         mods = block_modulations(modulation, self.config, self._reader.padded)
-        outer = self._aligned(rect)
+        outer = rect.aligned(stages.cell)
         if self._last is not None and self._last.is_of(mods):
             residual, caches = cut(self._last.residual, rect), self._last.caches
         else:
-            local = None if rect == self._whole else self._cells_needed(outer)
-            self._rendering = ticket
-            entered, place = self._bottleneck.render(mods, local)
-            residual = self._decode(entered, place, outer, ticket, progress)
+            whole = rect == self._whole
+            local = None if whole else stages.around(outer).divided(stages.cell)
+            entered, place = self._bottleneck.render(mods, local, check)
+            residual = yield from self._decode(entered, place, outer, check)
             residual = cut(residual, rect.inside(outer))
             caches = self._bottleneck.present()
-            if rect == self._whole:
+            if whole:
                 light = [BlockCache(cache.alpha, cache.beta) for cache in caches]
                 self._last = _Rendered(mods, residual, light)
-        cells = outer.divided(self._run.cell).grown(1, *self._run.cells)
+        cells = outer.divided(stages.cell).grown(1, *stages.cells)
         used = [
-            cropped(mod, cells).apply(
+            mod.cropped(cells).apply(
                 cut(cache.alpha, cells if cache.place is None else cells.inside(cache.place))
             )
             for mod, cache in zip(mods, caches, strict=True)
         ]
-        corner = (cells.top * self._run.cell, cells.left * self._run.cell)
         beta = torch.cat([cache.beta for cache in caches])
-        return _Part(residual, torch.cat(used), beta, corner, self._run.cell)
+        corner = (cells.top * stages.cell, cells.left * stages.cell)
+        return _Part(residual, torch.cat(used), beta, corner, stages.cell)
 
-    @torch.no_grad()
-    def _decode(
-        self,
-        entered: Tensor,
-        place: Rect,
-        outer: Rect,
-        ticket: int,
-        progress: Callable[[int, int], None] | None,
-    ) -> Tensor:
+    def _decode(self, entered: Tensor, place: Rect, outer: Rect, check: Check) -> Steps[Tensor]:
         """Decode a rectangle whose edges are multiples of a cell, tile by tile."""
-        tiles = list(self._tiles(outer))
+        tiles = list(self._stages.plan.tiles(outer))
         residual = torch.empty((1, 3, outer.height, outer.width), dtype=self._reader.dtype)
         for count, tile in enumerate(tiles, start=1):
-            self._check(ticket)
-            part = self._run.decode(entered, tile, place)
+            check()
+            part = self._stages.decode(entered, tile, place)
             if len(tiles) == 1:
                 residual = part
             else:
-                rows, columns = tile.inside(outer).slices
-                residual[:, :, rows, columns] = part
-            if progress is not None:
-                progress(count, len(tiles))
+                cut(residual, tile.inside(outer)).copy_(part)
+            yield Progress(count, len(tiles), "decode")
         return residual
 
-    def _tiles(self, outer: Rect) -> list[Rect]:
-        side = self._plan.tile
-        return [
-            Rect(top, min(top + side, outer.bottom), left, min(left + side, outer.right))
-            for top in range(outer.top, outer.bottom, side)
-            for left in range(outer.left, outer.right, side)
-        ]
-
-    def _aligned(self, rect: Rect) -> Rect:
-        """Grow a rectangle to whole cells."""
-        cell = self._run.cell
-        return Rect(
-            rect.top - rect.top % cell,
-            rect.bottom + -rect.bottom % cell,
-            rect.left - rect.left % cell,
-            rect.right + -rect.right % cell,
-        )
-
-    def _cells_needed(self, outer: Rect) -> Rect:
-        """Return the cells of the decoder's entry that a rectangle depends on."""
-        return self._run.around(outer).divided(self._run.cell)
-
-    def _check_region(self, region: Region | None) -> Rect:
-        height, width = self.size
-        if region is None:
-            return Rect(0, height, 0, width)
-        rect = Rect(*(int(edge) for edge in region))
-        if not (0 <= rect.top < rect.bottom <= height and 0 <= rect.left < rect.right <= width):
-            raise ConfigError(
-                f"region={tuple(region)}: must be (top, bottom, left, right) within an image "
-                f"of {height} x {width} pixels"
-            )
-        return rect
-
-    def _draft(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
+    def _draft(self, modulation: Modulation, rect: Rect, check: Check) -> Steps[_Part]:
         """Render at half resolution and enlarge the residual."""
         if self._half is None:
             self._half = self._make_half()
-        half = self._half
         coarse = replace(
             modulation,
             labels=None if modulation.labels is None else np.asarray(modulation.labels)[::2, ::2],
@@ -391,27 +305,24 @@ class Session:
             },
         )
         # One pixel more on every side, for the enlargement looks at neighbours.
-        needed = Rect(
-            rect.top // 2, -(-rect.bottom // 2), rect.left // 2, -(-rect.right // 2)
-        ).grown(1, *half.size)
-        part = yield from half._part(coarse, needed, half._take_ticket())
+        needed = rect.aligned(2).divided(2).grown(1, *self._half.size)
+        part = yield from self._half._render(coarse, needed, check)
         enlarged = F.interpolate(
             part.residual, scale_factor=2.0, mode="bilinear", align_corners=False
         )
-        frame = Rect(2 * needed.top, 2 * needed.bottom, 2 * needed.left, 2 * needed.right)
         return replace(
             part,
-            residual=cut(enlarged, rect.inside(frame)),
+            residual=cut(enlarged, rect.inside(needed.times(2))),
             corner=(2 * part.corner[0], 2 * part.corner[1]),
             scale=2 * part.scale,
         )
 
     def _make_half(self) -> Session:
         """Open a session on the image at half resolution, seen in the same range."""
+        job, grey = self._job, self._plane.kind == "grey"
 
         def shrink(array: Any) -> npt.NDArray[Any]:
             values = np.asarray(array)
-            grey = self._plane.kind == "grey"
             image = (values[..., None] if grey else values[..., :3]).astype(np.float32)
             rows, columns = -image.shape[0] % 2, -image.shape[1] % 2
             even = np.pad(image, ((0, rows), (0, columns), (0, 0)), mode="edge")
@@ -419,29 +330,41 @@ class Session:
             small: npt.NDArray[Any] = blocks.mean(axis=(1, 3))
             return small[..., 0] if grey else small
 
-        options = self._job.options
-        views = self._job.views
-        return Session(
-            None if self._job.array is None else shrink(self._job.array),
-            self._job.net,
-            str(self._job.device),
-            views=None if views is None else (shrink(views[0]), shrink(views[1])),
-            tile=self._plan.tile if self.note else options.tile,
-            memory=options.memory,
-            range=(self._job.range.low, self._job.range.high),
-            rgb=self._plane.kind != "grey",
-            precision=options.precision,
+        options = replace(
+            cast("DeblurOptions", job.options),
+            device=str(job.device),
+            tile=job.plan.tile if self.note else job.options.tile,
+            range=(job.range.low, job.range.high),
+            rgb=not grey,
         )
+        image = None if job.array is None else shrink(job.array)
+        views = None if job.views is None else (shrink(job.views[0]), shrink(job.views[1]))
+        return Session(image, job.net, views=views, options=options)
+
+    @property
+    def _whole(self) -> Rect:
+        return Rect(0, self.size[0], 0, self.size[1])
+
+    def _check_region(self, region: Region | None) -> Rect:
+        if region is None:
+            return self._whole
+        height, width = self.size
+        rect = Rect(*(int(edge) for edge in region))
+        if not (0 <= rect.top < rect.bottom <= height and 0 <= rect.left < rect.right <= width):
+            raise ConfigError(
+                f"region={tuple(region)}: must be (top, bottom, left, right) within an image "
+                f"of {height} x {width} pixels"
+            )
+        return rect
 
     def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Result:
-        image = np.empty((rect.height, rect.width, *self._job.layout.shape[2:]), self.dtype)
-        scaled = part.residual * modulation.strength
-        restore_into(image, self._job.first, self._plane, rect, self._reader, scaled, rect)
+        change = part.residual * modulation.strength
+        image = restore_pixels(self._reader, self._job.first, self._plane, rect, change, self.dtype)
         return Result(
             image=image,
-            alpha=part.alpha.float().cpu().numpy(),
-            beta=part.beta.float().cpu().numpy(),
-            recipe=self._job.recipe(modulation, self._plan),
+            alpha=as_numpy(part.alpha),
+            beta=as_numpy(part.beta),
+            recipe=self._job.recipe(modulation),
             size=(rect.height, rect.width),
             scale=part.scale,
             origin=(part.corner[0] - rect.top, part.corner[1] - rect.left),

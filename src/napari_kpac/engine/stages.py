@@ -1,4 +1,4 @@
-"""Carries out a plan on one image: encode tile by tile, blocks on the whole, decode by tile.
+"""Stages of the network on one plane, by a plan: encode and decode by tile, blocks by band.
 
 Tiles read as much of their surroundings as their result depends on, so every pixel is what
 it would be in one piece. Not for: what happens between encoder and decoder (bottleneck.py),
@@ -8,55 +8,29 @@ files, or whole stacks.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from napari_kpac.core.files import reserve
-from napari_kpac.engine.allocator import keep_below
-from napari_kpac.engine.device import make_sure, precision
+from napari_kpac.engine.memory import check_available, keep_below
 from napari_kpac.engine.pixels import PlaneReader, Rect
-from napari_kpac.engine.plan import Plan, band_cost, tile_cost
+from napari_kpac.engine.plan import MemoryCost, Plan
 from napari_kpac.network import KPACNet, Stage
 
-MakeStore = Callable[[int, int, int], Tensor]
-"""Allocates a feature map of a whole image: channels, height, width."""
-
-
-@contextmanager
-def stores(plan: Plan, device: torch.device, dtype: torch.dtype) -> Iterator[MakeStore]:
-    """Yield a maker of whole feature maps: in memory, or in files that vanish afterwards."""
-    if not plan.scratch:
-
-        def in_memory(channels: int, height: int, width: int) -> Tensor:
-            shape = (1, channels, height, width)
-            return torch.empty(shape, dtype=dtype, device=device, memory_format=torch.channels_last)
-
-        yield in_memory
-        return
-    with tempfile.TemporaryDirectory(prefix="napari-kpac-", ignore_cleanup_errors=True) as folder:
-
-        def on_disk(channels: int, height: int, width: int) -> Tensor:
-            name = Path(folder) / f"{len(list(Path(folder).iterdir()))}.raw"
-            kind = np.float64 if dtype == torch.float64 else np.float32
-            name.touch()
-            reserve(name, height * width * channels * np.dtype(kind).itemsize)
-            values = np.memmap(name, kind, "r+", shape=(1, height, width, channels))
-            return torch.from_numpy(values).permute(0, 3, 1, 2)
-
-        yield on_disk
-
-
-MARGIN = 1.5
+SAFETY_FACTOR = 1.5
 """A network of few channels needs more for a tile than plans count."""
 
 
 class Stages:
-    """The stages of one network on one image, each over any rectangle of it.
+    """The stages of one network on one plane, each over any rectangle of it.
+
+    To be closed after use, for whole feature maps may lie in temporary files.
 
     Attributes
     ----------
@@ -70,24 +44,52 @@ class Stages:
 
     def __init__(
         self, net: KPACNet, reader: PlaneReader, plan: Plan, device: torch.device,
-        make: MakeStore, *, mixed: bool = False,
+        *, mixed: bool = False,
     ) -> None:  # fmt: skip
         self.net = net
         self.config = net.config
         self.reader = reader
         self.plan = plan
         self.device = device
-        self.make = make
         self.mixed = mixed
         self.cell = self.config.multiple
         self.cells = (plan.height // self.cell, plan.width // self.cell)
         self.halves: dict[int, Tensor] = {}
         self._features: Tensor | None = None
+        self._cost = MemoryCost(self.config, reader.dtype.itemsize)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def encode(self, levels: Sequence[int]) -> Iterator[Rect]:
-        """Encode all tiles, keeping the halves of these skip levels; yields each tile done."""
+    def close(self) -> None:
+        """Remove temporary files and drop what is kept; encoding begins anew afterwards."""
+        self.halves, self._features = {}, None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def empty_map(self, channels: int, height: int, width: int) -> Tensor:
+        """Allocate a feature map of the whole plane, in memory or in a temporary file."""
+        dtype = self.reader.dtype
+        if not self.plan.scratch:
+            shape = (1, channels, height, width)
+            return torch.empty(
+                shape, dtype=dtype, device=self.device, memory_format=torch.channels_last
+            )
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="napari-kpac-", ignore_cleanup_errors=True
+            )
+        folder = Path(self._folder.name)
+        path = folder / f"{len(list(folder.iterdir()))}.raw"
+        kind = np.float64 if dtype == torch.float64 else np.float32
+        path.touch()
+        reserve(path, height * width * channels * np.dtype(kind).itemsize)
+        values = np.memmap(path, kind, "r+", shape=(1, height, width, channels))
+        return torch.from_numpy(values).permute(0, 3, 1, 2)
+
+    def encode(self) -> Iterator[Rect]:
+        """Encode all tiles, keeping the halves of the plan's skips; yields each tile done."""
         for tile in self.plan.tiles():
-            self._encode_tile(tile, levels)
+            self._encode_tile(tile)
             yield tile
 
     def take_features(self) -> Tensor:
@@ -96,6 +98,11 @@ class Stages:
         features, self._features = self._features, None
         return features
 
+    def around(self, rect: Rect) -> Rect:
+        """Return the pixels on which the residual of a rectangle depends, given the bottleneck."""
+        return self._grown(rect, self.net.halos.decode[0])
+
+    @torch.no_grad()
     def decode(self, entered: Tensor, rect: Rect, place: Rect | None = None) -> Tensor:
         """Compute the residual of a rectangle, on the CPU.
 
@@ -110,45 +117,34 @@ class Stages:
         """
         outer = self.around(rect)
         cells = outer.divided(self.cell)
-        rows, columns = (cells if place is None else cells.inside(place)).slices
-        return self._decode(entered[:, :, rows, columns].to(self.device), rect, outer)
-
-    def around(self, rect: Rect) -> Rect:
-        """Return the pixels on which the residual of a rectangle depends, given the bottleneck."""
-        return rect.grown(self.net.halos.decode[0], self.plan.height, self.plan.width)
-
-    @torch.no_grad()
-    def _decode(self, entered: Tensor, rect: Rect, outer: Rect) -> Tensor:
-        self._make_sure_of_tile(outer)
+        x = cut(entered, cells if place is None else cells.inside(place)).to(self.device)
+        self._check_memory_for_tile(outer)
         missing = [level for level in range(self.config.levels) if level not in self.halves]
         fresh = self._recompute(outer, missing) if missing else {}
-        x, place = entered, outer
-        with precision(self.device, self.mixed):
+        covered = outer
+        with self._precision():
             for index, halo in enumerate(self.net.halos.decode):
                 level = self.config.levels - 1 - index
                 # On the way up less and less of the surroundings is needed.
-                needed = rect.grown(halo, self.plan.height, self.plan.width)
-                x = _crop(x, needed.inside(place), 2 ** (level + 1))
+                needed = self._grown(rect, halo)
+                x = cut(x, needed.inside(covered), 2 ** (level + 1))
                 if level in fresh:
-                    half = _crop(fresh.pop(level), needed.inside(outer), 2**level)
+                    half = cut(fresh.pop(level), needed.inside(outer), 2**level)
                 else:
-                    half = _crop(self.halves[level], needed, 2**level).to(self.device)
-                x, place = self.net.decoder.levels[index](x, half), needed
-        return _crop(x, rect.inside(place)).to("cpu", self.reader.dtype)
+                    half = cut(self.halves[level], needed, 2**level).to(self.device)
+                x, covered = self.net.decoder.levels[index](x, half), needed
+        return cut(x, rect.inside(covered)).to("cpu", self.reader.dtype)
 
     @torch.no_grad()
     def by_band(
-        self, stage: Stage, channels: int, *inputs: Tensor,
-        out: Tensor | None = None, add: bool = False,
-    ) -> Tensor:  # fmt: skip
+        self, stage: Stage, *inputs: Tensor, out: Tensor | None = None, add: bool = False
+    ) -> Tensor:
         """Run a stage over the whole bottleneck, a band of rows at a time.
 
         Parameters
         ----------
         stage
             What is run.
-        channels
-            Of its result.
         *inputs
             Maps of the whole bottleneck.
         out
@@ -158,44 +154,44 @@ class Stages:
             Add to ``out`` instead of overwriting it.
         """
         height, width = self.cells
-        if out is None and height <= self.plan.band:
-            return self._band(stage, Rect(0, height, 0, width), None, inputs)
-        if out is None:
-            shape = (1, channels, height, width)
-            out = torch.empty(shape, dtype=inputs[0].dtype, device=self.device)
         above: Tensor | None = None
         for top in range(0, height, self.plan.band):
             band = Rect(top, min(top + self.plan.band, height), 0, width)
             result = self._band(stage, band, above, inputs)
+            if out is None:
+                if band.height == height:
+                    return result
+                shape = (1, result.shape[1], height, width)
+                out = torch.empty(shape, dtype=inputs[0].dtype, device=self.device)
             if out is inputs[0]:
                 above = _tail(above, inputs[0], band, stage.halo)
             place = out[:, :, band.top : band.bottom]
             place.add_(result) if add else place.copy_(result)
+        assert out is not None  # noqa: S101 - there is at least one band
         return out
 
     def _band(
         self, stage: Stage, band: Rect, above: Tensor | None, inputs: Sequence[Tensor]
     ) -> Tensor:
         outer = band.grown(stage.halo, *self.cells)
-        needed = band_cost(self.config, outer.height, outer.width, self.reader.dtype.itemsize)
-        make_sure(self.device, needed)
-        parts = [_crop(whole, outer).to(self.device) for whole in inputs]
+        check_available(self.device, self._cost.band(outer.height, outer.width))
+        parts = [cut(whole, outer).to(self.device) for whole in inputs]
         if above is not None:
             # These rows of the first input have been written over; their copies stand in.
             gone = band.top - outer.top
             rest = parts[0][:, :, gone:]
             parts[0] = torch.cat((above[:, :, above.shape[2] - gone :], rest), dim=2)
-        return _crop(stage.run(*parts), band.inside(outer))
+        return cut(stage.run(*parts), band.inside(outer))
 
     @torch.no_grad()
-    def _encode_tile(self, tile: Rect, levels: Sequence[int]) -> None:
-        outer = tile.grown(self.net.halos.encode, self.plan.height, self.plan.width)
-        self._make_sure_of_tile(outer)
+    def _encode_tile(self, tile: Rect) -> None:
+        outer = self._grown(tile, self.net.halos.encode)
+        self._check_memory_for_tile(outer)
         x = self._read(outer)
-        with precision(self.device, self.mixed):
+        with self._precision():
             for level, stage in enumerate(self.net.encoder.levels):
                 x = stage(x)
-                if level in levels:
+                if level in self.plan.kept_skips:
                     half = self.net.decoder.skip_half(level, x)
                     self.halves[level] = self._keep(
                         self.halves.get(level), half, tile, outer, 2**level
@@ -204,21 +200,29 @@ class Stages:
 
     def _recompute(self, outer: Rect, levels: Sequence[int]) -> dict[int, Tensor]:
         """Compute the halves of some skips for a rectangle, by encoding once more."""
-        wider = outer.grown(self.net.halos.skips, self.plan.height, self.plan.width)
+        wider = self._grown(outer, self.net.halos.skips)
         x = self._read(wider)
         found = {}
-        with precision(self.device, self.mixed):
+        with self._precision():
             for level in range(max(levels) + 1):
                 x = self.net.encoder.levels[level](x)
                 if level in levels:
                     half = self.net.decoder.skip_half(level, x)
-                    found[level] = _crop(half, outer.inside(wider), 2**level)
+                    found[level] = cut(half, outer.inside(wider), 2**level)
         return found
 
-    def _make_sure_of_tile(self, rect: Rect) -> None:
-        needed = tile_cost(self.config, rect.height, rect.width, self.reader.dtype.itemsize)
-        keep_below(self.plan.budget - needed)
-        make_sure(self.device, int(MARGIN * needed))
+    def _keep(
+        self, whole: Tensor | None, part: Tensor, tile: Rect, outer: Rect, cell: int
+    ) -> Tensor:
+        """Put a tile's part into the whole map; the only tile of a plane is the whole map."""
+        part = cut(part, tile.inside(outer), cell).to(self.reader.dtype)
+        if self.plan.tile_count == 1 and not self.plan.scratch:
+            return part
+        if whole is None:
+            size = (self.plan.height // cell, self.plan.width // cell)
+            whole = self.empty_map(part.shape[1], *size)
+        cut(whole, tile, cell).copy_(part)
+        return whole
 
     def _read(self, rect: Rect) -> Tensor:
         x = self.reader.read(rect)
@@ -226,18 +230,19 @@ class Stages:
             x = x.pin_memory()
         return x.to(self.device, non_blocking=True)
 
-    def _keep(
-        self, store: Tensor | None, part: Tensor, tile: Rect, outer: Rect, cell: int
-    ) -> Tensor:
-        """Put a tile's part into the whole map; the only tile of an image is the whole map."""
-        part = _crop(part, tile.inside(outer), cell).to(self.reader.dtype)
-        if self.plan.tile_count == 1 and not self.plan.scratch:
-            return part
-        if store is None:
-            store = self.make(part.shape[1], self.plan.height // cell, self.plan.width // cell)
-        rows, columns = tile.divided(cell).slices
-        store[:, :, rows, columns] = part
-        return store
+    def _grown(self, rect: Rect, halo: int) -> Rect:
+        return rect.grown(halo, self.plan.height, self.plan.width)
+
+    def _check_memory_for_tile(self, rect: Rect) -> None:
+        needed = self._cost.tile(rect.height, rect.width)
+        keep_below(self.plan.budget - needed)
+        check_available(self.device, int(SAFETY_FACTOR * needed))
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """Compute in half precision where it is asked for and the device is a GPU."""
+        if self.mixed and self.device.type != "cpu":
+            return torch.autocast(self.device.type, dtype=torch.float16)
+        return nullcontext()
 
 
 def _tail(above: Tensor | None, whole: Tensor, band: Rect, halo: int) -> Tensor:
@@ -248,6 +253,7 @@ def _tail(above: Tensor | None, whole: Tensor, band: Rect, halo: int) -> Tensor:
     return torch.cat((above, recent), dim=2)[:, :, -halo:]
 
 
-def _crop(x: Tensor, rect: Rect, cell: int = 1) -> Tensor:
+def cut(x: Tensor, rect: Rect, cell: int = 1) -> Tensor:
+    """Return a rectangle of a map with that many pixels per cell."""
     rows, columns = rect.divided(cell).slices
     return x[:, :, rows, columns]

@@ -65,9 +65,9 @@ class ModelComparator:
 
     def __init__(self, model: str, device: str = "auto", name: str | None = None) -> None:
         from napari_kpac.engine.device import resolve
-        from napari_kpac.engine.model import card_of, prepare
+        from napari_kpac.engine.job import card_of, prepare_network
 
-        self.net = prepare(model, resolve(device))
+        self.net = prepare_network(model, resolve(device))
         self._device = device
         self.name = name or model
         self.dual = self.net.config.views == 2

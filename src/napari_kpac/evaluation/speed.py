@@ -25,12 +25,12 @@ from torch.nn import functional as F
 
 from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine import DeblurOptions, Modulation, Session, deblur, deblur_steps, devices
-from napari_kpac.engine.allocator import keeping_memory
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.model import prepare
+from napari_kpac.engine.job import prepare_network
+from napari_kpac.engine.memory import keeping_memory
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect
 from napari_kpac.engine.plan import make_plan
-from napari_kpac.engine.stages import Stages, stores
+from napari_kpac.engine.stages import Stages
 from napari_kpac.network import KPACConfig, KPACNet, count_flops
 from napari_kpac.training.options import TrainOptions, TrainPrecision
 from napari_kpac.training.speed import pixels_per_second
@@ -143,7 +143,7 @@ def bench_steps(
     model: str = "default", *, repeats: int = 3, large: bool = False, huge: bool = False
 ) -> Steps[list[Measure]]:
     """Measure everything; ``large`` adds 12 megapixels, ``huge`` a 100-megapixel image."""
-    net = prepare(model, CPU)
+    net = prepare_network(model, CPU)
     found: list[Measure] = []
     total = repeats + (5 if large else 1) + (1 if huge else 0)
     done = 0
@@ -327,12 +327,11 @@ def _forward(net: KPACNet, image: npt.NDArray[np.float32]) -> torch.Tensor:
     """Run the engine's stages on an image in one piece, without the way back to pixels."""
     reader = PlaneReader(image, None, PixelRange(0.0, 1.0, "unit"), net.config.multiple)
     plan = make_plan(reader.padded, net.config, halo=net.halos.encode, tile=None, budget=1)
-    with stores(plan, CPU, reader.dtype) as make:
-        run = Stages(net, reader, plan, CPU, make)
-        for _ in run.encode(plan.kept_skips):
-            pass
-        entered, _, _ = Bottleneck(run).run(None)
-        return run.decode(entered, Rect(0, plan.height, 0, plan.width))
+    stages = Stages(net, reader, plan, CPU)
+    for _ in stages.encode():
+        pass
+    entered, _, _ = Bottleneck(stages).run(None)
+    return stages.decode(entered, Rect(0, plan.height, 0, plan.width))
 
 
 def _tiled_seconds(net: KPACNet, kept: bool) -> float:
@@ -371,7 +370,7 @@ def _richardson_lucy_seconds() -> float:
 def _main(arguments: Sequence[str]) -> None:
     """Deblur noise of a size and print the peak memory of this process."""
     height, width, kept, budget = arguments
-    net = prepare("default", CPU)
+    net = prepare_network("default", CPU)
     image = _noise(int(height), int(width))
     if kept != "None":
         _deblur_large(image, net, kept == "True")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from napari_kpac.core.errors import ConfigError, DeviceError
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.engine.allocator import keeping_memory
+from napari_kpac.engine.memory import keeping_memory
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.speed import peak_memory_here
 from napari_kpac.evaluation.tables import Table, printed

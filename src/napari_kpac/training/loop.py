@@ -18,8 +18,7 @@ from torch import Tensor
 
 from napari_kpac.core.errors import CancelledError, FileError, TrainingError
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.engine.allocator import keeping_memory
-from napari_kpac.engine.memory import explaining_shortage
+from napari_kpac.engine.memory import explaining_shortage, keeping_memory
 from napari_kpac.network import KPACNet
 from napari_kpac.training.examples import Data, Examples, open_data
 from napari_kpac.training.losses import attention_loss, mean_absolute_error

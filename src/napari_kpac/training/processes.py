@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore, ProcessGroupGloo
 
 from napari_kpac.core.errors import ConfigError, TrainingError
-from napari_kpac.engine.allocator import environment
 from napari_kpac.engine.device import resolve
+from napari_kpac.engine.memory import allocator_environment
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.speed import fastest_count
 
@@ -149,7 +149,7 @@ class Cores(Alone):
                         stdin=subprocess.DEVNULL,
                         stdout=self._errors,
                         stderr=self._errors,
-                        env={**os.environ, **environment(), "OMP_NUM_THREADS": "1"},
+                        env={**os.environ, **allocator_environment(), "OMP_NUM_THREADS": "1"},
                     )
                 )
         store = FileStore(self._store, self.world)

@@ -15,7 +15,7 @@ import time
 import psutil
 import torch
 
-from napari_kpac.engine.allocator import environment, keeping_memory
+from napari_kpac.engine.memory import allocator_environment, keeping_memory
 from napari_kpac.network import KPACConfig, build
 from napari_kpac.training.options import TrainOptions
 
@@ -53,7 +53,7 @@ def pixels_per_second(options: TrainOptions, processes: int, threads: int) -> fl
         threads,
     )
     command = [sys.executable, "-m", "napari_kpac.training.speed", *map(str, values)]
-    variables = {**os.environ, **environment()}
+    variables = {**os.environ, **allocator_environment()}
     if threads:
         variables["OMP_NUM_THREADS"] = str(threads)
     children = [

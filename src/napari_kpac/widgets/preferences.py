@@ -41,9 +41,9 @@ def apply(options: Options) -> Options:
 
 def apply_to_engine() -> None:
     """Tell the engine what is no option; loads torch on first use, so call it in a thread."""
-    from napari_kpac.engine import allocator
+    from napari_kpac.engine import memory
 
-    allocator.enabled = bool(get("keep_memory", True))
+    memory.keeping_enabled = bool(get("keep_memory", True))
 
 
 def device(chosen: str) -> str:

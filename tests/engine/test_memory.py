@@ -8,12 +8,12 @@ import psutil
 import pytest
 import torch
 
-from napari_kpac.engine import allocator
+from napari_kpac.engine import memory
 
 SIZE = 200_000_000
 
 pytestmark = pytest.mark.skipif(
-    not allocator.environment(), reason="only glibc keeps memory when asked to"
+    not memory.allocator_environment(), reason="only glibc keeps memory when asked to"
 )
 
 
@@ -23,12 +23,12 @@ def resident():
 
 def test_freed_memory_is_kept_until_there_is_too_much_or_the_job_is_done():
     before = resident()
-    with allocator.keeping_memory():
+    with memory.keeping_memory():
         torch.ones(SIZE, dtype=torch.uint8)
         assert resident() - before > 0.9 * SIZE
-        allocator.keep_below(10**15)
+        memory.keep_below(10**15)
         assert resident() - before > 0.9 * SIZE
-        allocator.keep_below(0)
+        memory.keep_below(0)
         assert resident() - before < 0.1 * SIZE
         torch.ones(SIZE, dtype=torch.uint8)
         assert resident() - before > 0.9 * SIZE
@@ -44,12 +44,12 @@ def test_outside_of_a_job_nothing_is_kept():
 IN_A_THREAD = """
 import threading
 import torch
-from tests.engine.test_allocator import SIZE, allocator, resident
+from tests.engine.test_memory import SIZE, memory, resident
 before, found = resident(), []
 def work():
     torch.ones(SIZE, dtype=torch.uint8)
     found.append(resident() - before)
-    allocator.keep_below(0)
+    memory.keep_below(0)
     found.append(resident() - before)
 thread = threading.Thread(target=work)
 thread.start()
@@ -60,7 +60,7 @@ assert found[1] < 0.1 * SIZE, found
 
 
 def test_a_process_can_keep_memory_in_all_its_threads_and_give_it_back():
-    surroundings = {**os.environ, **allocator.environment()}
+    surroundings = {**os.environ, **memory.allocator_environment()}
     done = subprocess.run(
         [sys.executable, "-c", IN_A_THREAD], env=surroundings, capture_output=True, text=True,
         check=False,
