@@ -1,11 +1,10 @@
 """Sharp photographs: finding and reading them, and training pairs that are made of them on the fly.
 
-Not for: pairs that lie in files (pairs, dpdd, folders), or how blur looks (optics).
+Not for: pairs that lie in files (folders), or how blur looks (optics).
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections import OrderedDict
@@ -22,8 +21,8 @@ from skimage.transform import resize
 from torch.nn.functional import interpolate
 
 from napari_kpac.core.errors import ConfigError, FileError, KpacError
-from napari_kpac.core.files import read_text
-from napari_kpac.datasets.matching import Faults
+from napari_kpac.datasets.matching import Problems, check_problems, choose_split
+from napari_kpac.datasets.options import DefocusOptions, SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair, read_rgb
 from napari_kpac.images import image_size, list_images
 from napari_kpac.optics import radius_map, random_lens
@@ -31,9 +30,13 @@ from napari_kpac.optics.batch import Noise, defocus_batch
 from napari_kpac.optics.light import ToneCurve
 from napari_kpac.optics.pixels import from_unit, to_unit
 
-MANIFEST = "MANIFEST.csv"
-"""File of a folder that says in its columns ``file`` and ``split`` what each image is for."""
-MOST_BYTES = 100_000_000
+CACHE_BYTES = 2 * 10**9
+"""Of decoded photographs that are kept."""
+TRIES = 6
+"""Places that are looked at for a patch that is sharp in the photograph."""
+
+Content = Literal["uniform", "scenes", "focused"]
+"""Crops of one radius all over, of scenes with depth, and in focus."""
 
 
 def find_photos(paths: Iterable[Path]) -> list[Path]:
@@ -71,80 +74,24 @@ def read_photo(path: Path, size: int | None = None) -> npt.NDArray[np.float32]:
     return sharp
 
 
-def split_of(root: Path) -> dict[str, str] | None:
-    """Read which split each file of a folder belongs to; None where no manifest says so."""
-    path = root / MANIFEST
-    if not path.exists():
-        return None
-    try:
-        rows = csv.DictReader(io.StringIO(read_text(path, MOST_BYTES), newline=""))
-        return {row["file"] or "": row["split"] or "" for row in rows}
-    except (FileError, ValueError, KeyError, csv.Error) as error:
-        raise FileError(
-            f"cannot read {path}: {error}; it needs the columns file and split"
-        ) from error
-
-
 def photos_of_split(root: Path, split: str) -> list[Path]:
     """List the photographs of one split of a folder; without a manifest, all of them."""
     return choose_split(find_photos([root]), root, split)
 
 
-def choose_split(images: Iterable[Path], root: Path, split: str) -> list[Path]:
-    """Return the images that a folder's manifest puts into a split; without one, all of them.
-
-    The manifest may name an image with another ending.
-
-    Raises
-    ------
-    ConfigError
-        If the manifest puts none of them there.
-    """
-    splits = split_of(root)
-    if splits is None:
-        return list(images)
-    stems = {Path(name).stem: each for name, each in splits.items()}
-    chosen = [image for image in images if splits.get(image.name, stems.get(image.stem)) == split]
-    if not chosen:
-        known = ", ".join(sorted(set(splits.values()))) or "none"
-        raise ConfigError(f"{root} has no images of split {split!r}; its splits: {known}")
-    return chosen
-
-
-CACHE = 2 * 10**9
-"""Bytes of decoded photographs that are kept."""
-TRIES = 6
-"""Places that are looked at for a patch that is sharp in the photograph."""
-
-
-Content = Literal["uniform", "scenes", "focused"]
-"""Crops of one radius all over, of scenes with depth, and in focus."""
-
-
 @dataclass(frozen=True)
-class Blurring:
-    """How the crops are put out of focus, and what a camera makes of them."""
+class Blurring(DefocusOptions, SensorOptions):
+    """How the crops are put out of focus, and what a camera makes of them.
 
-    smallest: float = 0.4
-    largest: float = 20.0
-    """Radii in pixels; in between they are drawn log-uniformly, so that small ones are frequent."""
-    radii: tuple[float, ...] = ()
-    """Crops of one radius have one of these, times a factor; all radii where there are none."""
-    spread: float = 0.36
-    """Largest logarithm of that factor."""
+    Radii are drawn log-uniformly, so that small ones are frequent; so are small sigmas of noise.
+    """
+
+    min_radius: float = 0.4
+    """In pixels."""
     layers: int = 12
     """Layers of a radius map at most."""
-    shrink: float = 0.5
-    """Photographs are made smaller by a factor drawn from this number to 1."""
     sharpness: float = 0.3
     """Patches less sharp than this (see :func:`sharpness`) are passed over."""
-    shot: float = 2e-4
-    read: float = 2e-3
-    highlights: float = 2.0
-    noise: float = 0.03
-    """Largest sigma of the noise of the blurred image; small ones are more frequent."""
-    noisy: float = 0.5
-    """Share of the crops with such noise."""
     tones: float = 0.6
     """Share with a random tone curve instead of that of sRGB."""
     colours: float = 0.15
@@ -154,9 +101,10 @@ class Blurring:
     jpeg: float = 1 / 3
     """Share whose blurred image was compressed as JPEG."""
     dual: bool = False
+    """Whether dual-pixel views are made as well."""
 
 
-PLAIN = Blurring(noisy=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0.0)
+PLAIN = Blurring(noise_probability=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0.0)
 """Blur without what a camera adds, but for mild noise of its sensor."""
 
 
@@ -168,7 +116,7 @@ class Photographs:
         photos: Sequence[Path],
         *,
         size: int = 1,
-        largest: float = 0.0,
+        max_radius: float = 0.0,
         skip_bad: bool = False,
     ) -> None:
         """Check that every photograph can be read and is large enough.
@@ -177,16 +125,16 @@ class Photographs:
         ----------
         photos
             Their files.
-        size, largest
+        size, max_radius
             Side of the crops and largest radius of the blur that there must be room for.
         skip_bad
             Go on without photographs that cannot be used; they are in ``skipped``.
         """
         self._kept: OrderedDict[Path, npt.NDArray[np.uint8]] = OrderedDict()
-        faults = Faults()
-        needed = size + 2 * _margin(largest)
-        self.photos = [photo for photo in photos if _large_enough(photo, needed, faults)]
-        self.skipped = faults.settle(skip_bad, len(self.photos))
+        needed = size + 2 * _margin(max_radius)
+        self.skipped: Problems = {}
+        self.photos = [photo for photo in photos if _has_room(photo, needed, self.skipped)]
+        check_problems(self.skipped, skip_bad=skip_bad, left=len(self.photos))
 
     def crop(
         self,
@@ -272,7 +220,9 @@ class Photographs:
             return self._kept[photo]
         pixels = from_unit(read_photo(photo), np.uint8)
         self._kept[photo] = pixels
-        while sum(kept.nbytes for kept in self._kept.values()) > CACHE and len(self._kept) > 1:
+        while (
+            sum(kept.nbytes for kept in self._kept.values()) > CACHE_BYTES and len(self._kept) > 1
+        ):
             self._kept.popitem(last=False)
         return pixels
 
@@ -293,7 +243,7 @@ class _Sensor:
         noisy, strength, depends, compressed = rng.uniform(size=4)
         quality = int(rng.integers(60, 99))
         return cls(
-            how.noise * strength**2 if noisy < how.noisy else 0.0,
+            how.noise * strength**2 if noisy < how.noise_probability else 0.0,
             depends < 0.5,
             quality if compressed < how.jpeg else None,
         )
@@ -315,7 +265,7 @@ class _Sensor:
 
 def _reach(rng: np.random.Generator, how: Blurring, content: Content) -> float:
     """Draw the radius of a crop, or the largest radius of a scene."""
-    low, high = min(how.smallest, how.largest), how.largest
+    low, high = min(how.min_radius, how.max_radius), how.max_radius
     if content == "focused" or high == 0:
         return 0.0
     if content == "uniform" and how.radii:
@@ -337,7 +287,7 @@ def _grey(sharp: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
 
 
 def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
-    """Tell how sharp the strongest edges of an RGB image are: 0 not at all, towards 1 very.
+    """Return how sharp the strongest edges of an RGB image are: 0 not at all, towards 1 very.
 
     The share of its gradient that the image loses to a little blur (1 2 1 both ways), over
     the tenth of the pixels with the strongest gradients. What is out of focus loses little;
@@ -353,21 +303,22 @@ def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
 
 
 def _margin(radius: float) -> int:
-    """Give the room around a crop that its blur needs."""
+    """Return the room around a crop that its blur needs."""
     return math.ceil(radius) + 2
 
 
-def _large_enough(photo: Path, needed: int, faults: Faults) -> bool:
+def _has_room(photo: Path, needed: int, problems: Problems) -> bool:
+    """Return True if a photograph can be read and is large enough; others become problems."""
     try:
-        size = image_size(photo)
+        side = min(image_size(photo))
     except KpacError as error:
-        faults.add(photo, str(error))
+        problems[str(photo)] = str(error)
         return False
-    if min(size) < needed:
-        faults.add(
-            photo, f"has a side of {min(size)} pixels; crops with room for the blur need {needed}"
+    if side < needed:
+        problems[str(photo)] = (
+            f"has a side of {side} pixels; crops with room for the blur need {needed}"
         )
-    return min(size) >= needed
+    return side >= needed
 
 
 def _gradient(values: Floats) -> Floats:

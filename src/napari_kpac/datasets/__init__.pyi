@@ -1,0 +1,17 @@
+from .folders import FilePairs as FilePairs
+from .folders import MaskedImage as MaskedImage
+from .folders import MaskedImages as MaskedImages
+from .folders import open_cuhk as open_cuhk
+from .folders import open_dpdd as open_dpdd
+from .folders import open_folders as open_folders
+from .folders import open_masked as open_masked
+from .folders import open_pairs as open_pairs
+from .options import Augmentation as Augmentation
+from .options import DataOptions as DataOptions
+from .options import SynthesisOptions as SynthesisOptions
+from .pairs import Pair as Pair
+from .pairs import Pairs as Pairs
+from .pairs import augment as augment
+from .pairs import read_radius as read_radius
+from .synthesis import Synthesis as Synthesis
+from .synthesis import synthesise as synthesise
