@@ -121,7 +121,7 @@ def test_photographs_that_cannot_be_used_are_named(photos, tmp_path):
         open_data(given)
     skipping = TrainOptions(root=str(tmp_path), crop_size=64, skip_bad=True)
     assert list(open_data(skipping).skipped) == [str(tmp_path / "broken.png")]
-    with pytest.raises(FileError, match="need 300"):
+    with pytest.raises(FileError, match="at least 300x300 are needed"):
         open_data(TrainOptions(root=str(photos), crop_size=256))
 
 

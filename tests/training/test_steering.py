@@ -76,7 +76,8 @@ def test_the_target_lies_between_blurred_and_sharp():
 
 def drawn(count=400, known=True):
     return [
-        draw_steering(np.random.default_rng(seed), 2, 5, 32, known=known) for seed in range(count)
+        draw_steering(np.random.default_rng(seed), (2, 5), 32, share=1, known=known)
+        for seed in range(count)
     ]
 
 

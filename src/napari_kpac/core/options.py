@@ -169,6 +169,18 @@ def option(
     return field(default=default, metadata=metadata)
 
 
+def number(
+    default: float,
+    help: str,
+    low: float,
+    high: float = math.inf,
+    *,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Declare a field that is a number, of the type of its default, from ``low`` to ``high``."""
+    return option(default, help, type(default), limits=(low, high), aliases=aliases)
+
+
 def check_values(options: Any) -> None:
     """Raise unless every field of a record keeps to its limits and choices; None is not checked."""
     for item in fields(options):

@@ -80,14 +80,7 @@ def match_stems(
 ) -> dict[Path, Path]:
     """Match files of equal stem; files without a counterpart become problems.
 
-    Parameters
-    ----------
-    first, second
-        Files whose stems differ among themselves.
-    problems
-        Where files without a counterpart are added.
-    folder
-        Where the second kind of files lies, for the message.
+    ``folder`` is where the second kind of files lies, for the message.
     """
     there = {path.stem: path for path in second}
     matched = {}
@@ -102,13 +95,7 @@ def match_stems(
 
 
 def match(first: Sequence[Path], second: Sequence[Path], problems: Problems) -> dict[Path, Path]:
-    """Match by stem where most stems agree, and otherwise by order.
-
-    Raises
-    ------
-    FileError
-        If the stems do not tell what belongs together, and the counts differ.
-    """
+    """Match by stem where most stems agree, and otherwise by order, if the counts are equal."""
     shared = {path.stem for path in first} & {path.stem for path in second}
     folders = first[0].parent, second[0].parent
     if 2 * len(shared) > min(len(first), len(second)):
@@ -138,12 +125,7 @@ def read_splits(root: Path) -> dict[str, str] | None:
 def choose_split(images: Iterable[Path], root: Path, split: str) -> list[Path]:
     """Return the images that a folder's manifest puts into a split; without one, all of them.
 
-    The manifest may name an image with another ending.
-
-    Raises
-    ------
-    ConfigError
-        If the manifest puts none of them there.
+    The manifest may name an image with another ending; it must put some of them there.
     """
     splits = read_splits(root)
     if splits is None:

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Literal, get_args
 
 from napari_kpac.core.errors import ConfigError
-from napari_kpac.core.options import check_values, option, parse_numbers
+from napari_kpac.core.options import check_values, number, option, parse_numbers
 
 SPLITS = ("train", "val", "test")
 """Parts of a dataset."""
@@ -46,8 +46,8 @@ class ReadOptions:
 
     kind: DataKind = option(
         "synthetic",
-        "synthetic (made on the fly from a folder of sharp photographs), dpdd (DPDD, or what "
-        "synthesise wrote), pairs (two folders) or cuhk (images and masks of their blur)",
+        "synthetic (made on the fly from a folder of sharp photographs), dpdd (DPDD, or what"
+        " synthesise wrote), pairs (two folders) or cuhk (images and masks of their blur)",
         choices=get_args(DataKind),
     )
     sharp: str | None = option(None, "pairs: folder of the sharp images, if not below the root")
@@ -93,28 +93,25 @@ class DataOptions(ReadOptions):
 class SensorOptions:
     """What a sensor adds in linear light; each is drawn between 0 and these."""
 
-    shot: float = option(
-        2e-4, "shot noise at most: variance per unit of light", float, limits=(0, 1)
+    shot: float = number(2e-4, "shot noise at most: variance per unit of light", 0, 1)
+    read: float = number(2e-3, "read noise at most, white being 1", 0, 1)
+    highlights: float = number(
+        2.0, "stops that small blown-out spots are brighter than white at most", 0, 10
     )
-    read: float = option(2e-3, "read noise at most, white being 1", float, limits=(0, 1))
-    highlights: float = option(
-        2.0, "stops that small blown-out spots are brighter than white at most", float,
-        limits=(0, 10),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SynthesisOptions(SensorOptions):
     """What pairs are made of each photograph."""
 
-    per_photo: int = option(1, "pairs made of each photograph", int, limits=(1, inf))
+    per_photo: int = number(1, "pairs made of each photograph", 1)
     val: float = option(0.15, "share of the photographs that go into val_*", float)
     test: float = option(0.15, "share of the photographs that go into test_*", float)
     size: int | None = option(
         None, "longest side; larger photographs are made smaller", int, limits=(16, inf)
     )
-    max_radius: float = option(
-        8.0, "largest radius of the blur in pixels", float, limits=(0, 100), aliases=("largest",)
+    max_radius: float = number(
+        8.0, "largest radius of the blur in pixels", 0, 100, aliases=("largest",)
     )
     scene: str = option("random", "radius maps: plane, tilted, objects, smooth or random")
     aperture: str = option("random", "disc, polygon, gaussian, rimmed or random")
@@ -125,7 +122,7 @@ class SynthesisOptions(SensorOptions):
     )  # fmt: skip
     dual: bool = option(False, "write left and right dual-pixel views as well")
     bits: int = option(8, "8 or 16, of the images", int, choices=(8, 16))
-    seed: int = option(0, "the same seed makes the same pairs", int, limits=(0, inf))
+    seed: int = number(0, "the same seed makes the same pairs", 0)
     skip_bad: bool = option(False, "go on without photographs that cannot be used")
 
     def __post_init__(self) -> None:
@@ -157,34 +154,28 @@ class DefocusOptions:
     """How crops of sharp photographs are put out of focus while training."""
 
     radii: tuple[float, ...] = option(
-        (), "synthetic: radii of the uniform crops, as R1,R2,..., none above max_radius; default:"
-        " all",
+        (), "synthetic: radii of the uniform crops, as R1,R2,..., none above max_radius;"
+        " default: all",
         parse_numbers,
     )  # fmt: skip
-    spread: float = option(
-        0.36, "synthetic: each of the radii times a factor up to exp of this", float, limits=(0, 3)
+    spread: float = number(
+        0.36, "synthetic: each of the radii times a factor up to exp of this", 0, 3
     )
-    max_radius: float = option(
-        20.0, "synthetic: largest radius of the blur in pixels", float, limits=(0, 100),
-        aliases=("largest",),
-    )  # fmt: skip
-    shrink: float = option(
-        0.5, "synthetic: photographs shrink by a factor from this to 1", float, limits=(0.1, 1)
+    max_radius: float = number(
+        20.0, "synthetic: largest radius of the blur in pixels", 0, 100, aliases=("largest",)
     )
-    noise: float = option(
-        0.03, "noise on the blurred image: sigma at most, white being 1", float, limits=(0, 1)
+    shrink: float = number(0.5, "synthetic: photographs shrink by a factor from this to 1", 0.1, 1)
+    noise: float = number(0.03, "noise on the blurred image: sigma at most, white being 1", 0, 1)
+    noise_probability: float = number(
+        0.5, "synthetic: share of the crops with such noise", 0, 1, aliases=("noisy",)
     )
-    noise_probability: float = option(
-        0.5, "synthetic: share of the crops with such noise", float, limits=(0, 1),
-        aliases=("noisy",),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Augmentation:
     """What is done at random to each pair in training."""
 
-    crop_size: int = option(256, "side of the square crops in pixels", int, limits=(1, inf))
+    crop_size: int = number(256, "side of the square crops in pixels", 1)
     flips: bool = option(True, "mirror and upend images")
     rotations: bool = option(
         True, "turn images by multiples of 90 degrees; dual-pixel views by 180 only"
@@ -192,10 +183,9 @@ class Augmentation:
     scale: tuple[float, float] = option(
         (1.0, 1.0), "images are scaled by a factor from LOW to HIGH, as LOW,HIGH", parse_numbers
     )
-    noise: float = option(
-        DefocusOptions.noise, "noise on the blurred image: sigma at most, white being 1", float,
-        limits=(0, 1),
-    )  # fmt: skip
+    noise: float = number(
+        DefocusOptions.noise, "noise on the blurred image: sigma at most, white being 1", 0, 1
+    )
 
     def __post_init__(self) -> None:
         check_values(self)

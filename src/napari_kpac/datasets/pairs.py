@@ -151,13 +151,7 @@ def _no_map(path: Path, why: object) -> FileError:
 
 
 def check_aligned(pairs: Pairs, indices: Sequence[int]) -> None:
-    """Raise if images of pairs are shifted against each other or show different scenes.
-
-    Raises
-    ------
-    FileError
-        All such pairs are named, with what is wrong.
-    """
+    """Raise a FileError that names all pairs whose images are shifted or show different scenes."""
     places = np.unique(np.linspace(0, len(indices) - 1, CHECKED_PAIRS).round().astype(int))
     found = []
     for index in (indices[place] for place in places):

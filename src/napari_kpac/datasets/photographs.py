@@ -20,8 +20,8 @@ from PIL import Image
 from skimage.transform import resize
 from torch.nn.functional import interpolate
 
-from napari_kpac.core.errors import ConfigError, FileError, KpacError
-from napari_kpac.datasets.matching import Problems, check_problems, choose_split
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.datasets.matching import Problems, check_problems, choose_split, same_size
 from napari_kpac.datasets.options import DefocusOptions, SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair, read_rgb
 from napari_kpac.images import image_size, list_images
@@ -40,15 +40,7 @@ Content = Literal["uniform", "scenes", "focused"]
 
 
 def find_photos(paths: Iterable[Path]) -> list[Path]:
-    """List photographs: files as they are given, of folders all images by name.
-
-    Raises
-    ------
-    FileError
-        If a file or folder does not exist.
-    ConfigError
-        If there are no photographs.
-    """
+    """List photographs, of which there must be some: files as given, of folders all images."""
     paths = list(paths)
     photos: list[Path] = []
     for path in paths:
@@ -109,7 +101,11 @@ PLAIN = Blurring(noise_probability=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0
 
 
 class Photographs:
-    """Sharp photographs, of which any number of different crops can be made into pairs."""
+    """Sharp photographs, of which any number of different crops can be made into pairs.
+
+    All must be readable, and have room for crops of ``size`` with a blur of ``max_radius``; with
+    ``skip_bad`` the others are left out, and are in ``skipped``.
+    """
 
     def __init__(
         self,
@@ -119,21 +115,12 @@ class Photographs:
         max_radius: float = 0.0,
         skip_bad: bool = False,
     ) -> None:
-        """Check that every photograph can be read and is large enough.
-
-        Parameters
-        ----------
-        photos
-            Their files.
-        size, max_radius
-            Side of the crops and largest radius of the blur that there must be room for.
-        skip_bad
-            Go on without photographs that cannot be used; they are in ``skipped``.
-        """
         self._kept: OrderedDict[Path, npt.NDArray[np.uint8]] = OrderedDict()
         needed = size + 2 * _margin(max_radius)
         self.skipped: Problems = {}
-        self.photos = [photo for photo in photos if _has_room(photo, needed, self.skipped)]
+        self.photos = [
+            photo for photo in photos if same_size({photo: image_size}, self.skipped, needed)
+        ]
         check_problems(self.skipped, skip_bad=skip_bad, left=len(self.photos))
 
     def crop(
@@ -145,16 +132,16 @@ class Photographs:
     ) -> Pair:
         """Make a pair of ``size`` x ``size`` pixels; the generator alone decides which."""
         how = how or Blurring()
-        reach = _reach(rng, how, content)
-        margin = _margin(reach)
+        largest = _draw_radius(rng, how, content)
+        margin = _margin(largest)
         photo = self.photos[int(rng.integers(len(self.photos)))]
         sharp = self._patch(photo, size + 2 * margin, how, rng)
         if rng.uniform() < how.grey:
             sharp = _grey(sharp, rng)
         radius = (
-            radius_map((sharp.shape[1], sharp.shape[2]), rng, largest=reach)
+            radius_map((sharp.shape[1], sharp.shape[2]), rng, largest=largest)
             if content == "scenes"
-            else np.full(sharp.shape[1:], reach * rng.choice((-1, 1)), np.float32)
+            else np.full(sharp.shape[1:], largest * rng.choice((-1, 1)), np.float32)
         )
         curve = ToneCurve.draw(rng) if rng.uniform() < how.tones else None
         factors = np.clip(rng.normal(1, 0.04, 3), 0.9, 1.1)
@@ -263,7 +250,7 @@ class _Sensor:
         return to_unit(stored)
 
 
-def _reach(rng: np.random.Generator, how: Blurring, content: Content) -> float:
+def _draw_radius(rng: np.random.Generator, how: Blurring, content: Content) -> float:
     """Draw the radius of a crop, or the largest radius of a scene."""
     low, high = min(how.min_radius, how.max_radius), how.max_radius
     if content == "focused" or high == 0:
@@ -305,20 +292,6 @@ def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
 def _margin(radius: float) -> int:
     """Return the room around a crop that its blur needs."""
     return math.ceil(radius) + 2
-
-
-def _has_room(photo: Path, needed: int, problems: Problems) -> bool:
-    """Return True if a photograph can be read and is large enough; others become problems."""
-    try:
-        side = min(image_size(photo))
-    except KpacError as error:
-        problems[str(photo)] = str(error)
-        return False
-    if side < needed:
-        problems[str(photo)] = (
-            f"has a side of {side} pixels; crops with room for the blur need {needed}"
-        )
-    return side >= needed
 
 
 def _gradient(values: Floats) -> Floats:

@@ -31,7 +31,6 @@ from napari_kpac.datasets.photographs import (
 )
 from napari_kpac.training.options import SHARES, TrainKind, TrainOptions
 from napari_kpac.training.steering import (
-    Steering,
     as_alpha_sees,
     draw_steering,
     steered_target,
@@ -110,16 +109,8 @@ class Data:
     ) -> Examples:
         """Make the share of one process of a step's batch.
 
-        Parameters
-        ----------
-        options
-            Those of the phase.
-        step
-            Counted from the beginning of the run.
-        rank, world
-            Which process of how many.
-        attention
-            Blocks and dilations of the network, for steering; none where it has no alphas.
+        Options are those of the phase, the step is counted from the beginning of the run;
+        ``attention`` are the blocks and dilations of the network that have alphas to steer.
         """
         share = options.batch_size // world
         first = (0 if options.fixed_batch else step) * options.batch_size + rank * share
@@ -178,18 +169,13 @@ def _steered(
     attention: tuple[int, int],
 ) -> Examples:
     """Draw gains for a share of the crops."""
-    known = ~examples.radius.isnan().flatten(1).any(dim=1)
+    size, share = options.crop_size, options.steering
     drawn = []
-    for number, is_known in zip(numbers, known.tolist(), strict=True):
+    for number, radius in zip(numbers, examples.radius, strict=True):
         rng = np.random.default_rng((options.seed, STEERING, number))
-        shape = (*attention, options.crop_size)
-        drawn.append(
-            draw_steering(rng, *shape, known=is_known)
-            if rng.uniform() < options.steering
-            else Steering.none(*shape)
-        )
-    gains = torch.from_numpy(np.stack([each.gains for each in drawn]))
-    mask = torch.from_numpy(np.stack([each.mask for each in drawn]))
+        known = not bool(radius.isnan().any())
+        drawn.append(draw_steering(rng, attention, size, share=share, known=known))
+    gains, mask = (torch.from_numpy(np.stack(each)) for each in zip(*drawn, strict=True))
     return replace(examples, gains=gains, mask=as_alpha_sees(mask, 2**options.levels))
 
 

@@ -16,7 +16,14 @@ from typing import Any, Literal, get_args
 
 from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.files import read_text
-from napari_kpac.core.options import check_name, is_number, option, parse_numbers, rename_aliases
+from napari_kpac.core.options import (
+    check_name,
+    is_number,
+    number,
+    option,
+    parse_numbers,
+    rename_aliases,
+)
 from napari_kpac.datasets.options import Augmentation, DefocusOptions, ReadOptions
 
 TrainKind = Literal["synthetic", "dpdd", "pairs"]
@@ -40,9 +47,9 @@ class DatasetOptions(ReadOptions):
         (), "synthetic: folder of pairs that are mixed in (paired); may be given several times",
         many=True, aliases=("pairs",),
     )  # fmt: skip
-    validation_share: float = option(
-        0.1, "share kept for validation where the data does not say which part is", float,
-        limits=(0, 0.9), aliases=("held_out",),
+    validation_share: float = number(
+        0.1, "share kept for validation where the data does not say which part is", 0, 0.9,
+        aliases=("held_out",),
     )  # fmt: skip
 
 
@@ -56,10 +63,8 @@ class NetworkOptions:
         choices=get_args(Network),
     )  # fmt: skip
     levels: int = option(3, "levels of the network, 2 or 3", int, choices=(2, 3))
-    blocks: int = option(2, "KPAC blocks", int, limits=(1, 16))
-    channels: int = option(
-        48, "channels of the first level; the paper has 48", int, limits=(1, 1024)
-    )
+    blocks: int = number(2, "KPAC blocks", 1, 16)
+    channels: int = number(48, "channels of the first level; the paper has 48", 1, 1024)
     shared_kernels: bool = option(True, "whether the dilations of a block share their kernel")
     scale_attention: bool = option(True, "whether the network has scale attention (alpha)")
     shape_attention: bool = option(True, "whether the network has shape attention (beta)")
@@ -69,71 +74,58 @@ class NetworkOptions:
 class OptimiserOptions:
     """Losses, learning rates and steps."""
 
-    steps: int = option(
-        20_000, "steps with the mean absolute error, of all phases together", int,
-        limits=(0, MAX_STEPS),
-    )  # fmt: skip
-    batch_size: int = option(
-        2, "crops in a step, over all devices together", int, limits=(1, 4096), aliases=("batch",)
+    steps: int = number(
+        20_000, "steps with the mean absolute error, of all phases together", 0, MAX_STEPS
     )
-    learning_rate: float = option(5e-4, "learning rate", float, limits=(1e-9, 1), aliases=("rate",))
-    final_learning_rate: float = option(
-        0.02, "share of the learning rate that is left at the end (cosine)", float, limits=(0, 1),
+    batch_size: int = number(
+        2, "crops in a step, over all devices together", 1, 4096, aliases=("batch",)
+    )
+    learning_rate: float = number(5e-4, "learning rate", 1e-9, 1, aliases=("rate",))
+    final_learning_rate: float = number(
+        0.02, "share of the learning rate that is left at the end (cosine)", 0, 1,
         aliases=("final_rate",),
     )  # fmt: skip
-    warmup: int = option(
-        100, "steps over which the learning rate rises", int, limits=(0, MAX_STEPS)
+    warmup: int = number(100, "steps over which the learning rate rises", 0, MAX_STEPS)
+    fine_steps: int = number(0, "steps of a second phase with the perceptual loss", 0, MAX_STEPS)
+    fine_learning_rate: float = number(
+        5e-5, "learning rate of the second phase", 1e-9, 1, aliases=("fine_rate",)
     )
-    fine_steps: int = option(
-        0, "steps of a second phase with the perceptual loss", int, limits=(0, MAX_STEPS)
-    )
-    fine_learning_rate: float = option(
-        5e-5, "learning rate of the second phase", float, limits=(1e-9, 1), aliases=("fine_rate",)
-    )
-    perceptual: float = option(
-        7e-4, "weight of the perceptual loss in the second phase", float, limits=(0, 1e3)
-    )
+    perceptual: float = number(7e-4, "weight of the perceptual loss in the second phase", 0, 1e3)
     vgg: str = option("", "file with VGG-19 weights; by default from torch's hub cache")
-    attention_learning_rate: float = option(
-        0.2, "learning rate of the attention modules, as a share", float, limits=(0, 100),
+    attention_learning_rate: float = number(
+        0.2, "learning rate of the attention modules, as a share", 0, 100,
         aliases=("attention_rate",),
     )  # fmt: skip
-    attention_loss: float = option(
+    attention_loss: float = number(
         0.03, "weight of the loss that ties alpha to the radius of the blur, where it is known",
-        float, limits=(0, 100),
+        0, 100,
     )  # fmt: skip
-    steering: float = option(
+    steering: float = number(
         0.3, "share of the crops whose alpha is changed as sliders would, and the target with it",
-        float, limits=(0, 1),
+        0, 1,
     )  # fmt: skip
     betas: tuple[float, float] = option((0.9, 0.99), "Adam's betas, as B1,B2", parse_numbers)
-    gradient_clip: float = option(
-        0.1, "largest norm of a gradient; 0: not clipped", float, limits=(0, 1e6), aliases=("clip",)
+    gradient_clip: float = number(
+        0.1, "largest norm of a gradient; 0: not clipped", 0, 1e6, aliases=("clip",)
     )
-    ema_decay: float = option(
-        0.999, "decay of the averaged weights; 0: none", float, limits=(0, 0.999999),
-        aliases=("ema",),
-    )  # fmt: skip
+    ema_decay: float = number(
+        0.999, "decay of the averaged weights; 0: none", 0, 0.999999, aliases=("ema",)
+    )
 
 
 @dataclass(frozen=True)
 class CropOptions(DefocusOptions):
     """Which crops are drawn, and how they are blurred."""
 
-    crop_size: int = option(
-        Augmentation.crop_size, "side of the crops in pixels", int, limits=(16, 4096),
-        aliases=("crop",),
-    )  # fmt: skip
-    uniform: float = option(
-        0.5, "synthetic: share of the crops with one radius all over", float, limits=(0, 1)
+    crop_size: int = number(
+        Augmentation.crop_size, "side of the crops in pixels", 16, 4096, aliases=("crop",)
     )
-    scenes: float = option(
-        0.42, "synthetic: share of the crops of scenes with depth", float, limits=(0, 1)
-    )
-    focused: float = option(0.08, "synthetic: share of the crops in focus", float, limits=(0, 1))
-    paired: float = option(
+    uniform: float = number(0.5, "synthetic: share of the crops with one radius all over", 0, 1)
+    scenes: float = number(0.42, "synthetic: share of the crops of scenes with depth", 0, 1)
+    focused: float = number(0.08, "synthetic: share of the crops in focus", 0, 1)
+    paired: float = number(
         0.0, "synthetic: share of the crops from pairs; without such folders, the others get it",
-        float, limits=(0, 1),
+        0, 1,
     )  # fmt: skip
     fixed_batch: bool = option(False, "always the same crops: to see whether a network can learn")
 
@@ -142,30 +134,24 @@ class CropOptions(DefocusOptions):
 class RunOptions:
     """Name, devices, and how often a run validates and saves."""
 
-    validate_every: int = option(
-        500, "steps between validations", int, limits=(1, MAX_STEPS), aliases=("validate",)
+    validate_every: int = number(
+        500, "steps between validations", 1, MAX_STEPS, aliases=("validate",)
     )
-    validation_crops: int = option(
-        24, "crops of a validation", int, limits=(1, 10**5), aliases=("crops",)
-    )
-    save_every: int = option(
-        100, "steps between saved states", int, limits=(1, MAX_STEPS), aliases=("save",)
-    )
+    validation_crops: int = number(24, "crops of a validation", 1, 10**5, aliases=("crops",))
+    save_every: int = number(100, "steps between saved states", 1, MAX_STEPS, aliases=("save",))
     name: str = option("my-model", "name of the model that is made")
-    seed: int = option(0, "the same seed makes the same run", int, limits=(0, 2**31 - 1))
+    seed: int = number(0, "the same seed makes the same run", 0, 2**31 - 1)
     device: str = option("auto", "auto, cpu, or one of the devices here (cuda:0, mps, xpu:0)")
-    devices: int = option(
+    devices: int = number(
         0, "devices of a machine that work together; on a CPU, processes of one thread each;"
         " 0: on a CPU whatever is faster, else one",
-        int, limits=(0, 1024),
+        0, 1024,
     )  # fmt: skip
-    nodes: int = option(
-        1, "machines that work together (needs the extra train)", int, limits=(1, 1024)
-    )
+    nodes: int = number(1, "machines that work together (needs the extra train)", 1, 1024)
     precision: TrainPrecision = option(
         "float32", "float32, bfloat16 or float16 (mixed)", choices=get_args(TrainPrecision)
     )
-    threads: int = option(0, "threads of a CPU; 0: as torch sees fit", int, limits=(0, 1024))
+    threads: int = number(0, "threads of a CPU; 0: as torch sees fit", 0, 1024)
 
 
 # The fields of the last base come first.
@@ -232,22 +218,22 @@ class TrainOptions(RunOptions, CropOptions, OptimiserOptions, NetworkOptions, Da
             )
 
     def _check_phases(self) -> None:
-        for number, phase in enumerate(self.phases, start=1):
+        for count, phase in enumerate(self.phases, start=1):
             unknown = sorted(map(str, set(phase) - set(PHASE_OPTIONS)))
             if unknown:
                 raise ConfigError(
-                    f"phase {number} has no option {', '.join(unknown)}; a phase may set"
+                    f"phase {count} has no option {', '.join(unknown)}; a phase may set"
                     f" {', '.join(PHASE_OPTIONS)}"
                 )
             part: Any = phase.get("part")
             if not is_number(part) or not 0 < part <= 1:
                 raise ConfigError(
-                    f"phase {number}: part={part!r} must be a share of the steps, above 0 up to 1"
+                    f"phase {count}: part={part!r} must be a share of the steps, above 0 up to 1"
                 )
             try:
                 self._of_phase(phase, steps=1)
             except ConfigError as error:
-                raise ConfigError(f"phase {number}: {error}") from error
+                raise ConfigError(f"phase {count}: {error}") from error
         total = sum(phase["part"] for phase in self.phases)
         if self.phases and abs(total - 1) > 1e-6:
             raise ConfigError(f"the parts of the phases sum to {total:g}, not to 1")

@@ -8,7 +8,7 @@ means no change. Not for: what alpha should be by itself (losses).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,15 @@ Floats = npt.NDArray[np.float32]
 
 KINDS = ("alike", "dilations", "mutes", "patches")
 """Gains that are all alike; one for each dilation; mutes of single branches; a mask alone."""
-NONE_AT_ALL = 0.2
+ZERO_SHARE = 0.2
 """Share of the gains that are all alike and 0."""
-MASKED = 0.4
+MASKED_SHARE = 0.4
 """Share of the other kinds that have a mask as well."""
-LARGEST_PATCH = 0.6
+MAX_PATCH_SHARE = 0.6
 """Of the side of a crop."""
 
 
-@dataclass(frozen=True)
-class Steering:
+class Steering(NamedTuple):
     """The gains of one crop."""
 
     gains: Floats
@@ -39,40 +38,26 @@ class Steering:
     mask: Floats
     """(H, W) in 0..1; multiplies the gains."""
 
-    @classmethod
-    def none(cls, blocks: int, dilations: int, size: int) -> Steering:
-        """Return gains that change nothing."""
-        return cls(np.ones((blocks, dilations), np.float32), np.ones((size, size), np.float32))
-
 
 def draw_steering(
-    rng: np.random.Generator, blocks: int, dilations: int, size: int, *, known: bool
+    rng: np.random.Generator, shape: tuple[int, int], size: int, *, share: float, known: bool
 ) -> Steering:
-    """Draw the gains of a crop.
+    """Draw the gains of a crop of ``size`` pixels a side; all are 1 but in a share of the crops.
 
-    Parameters
-    ----------
-    rng
-        Decides everything.
-    blocks, dilations
-        Of the network.
-    size
-        Side of the crop in pixels.
-    known
-        Whether the radius of the blur is known; where it is not, the gains are all alike,
-        since nobody can say what each dilation contributes.
+    Where the radius of the blur is not known, the gains are all alike, since nobody can say what
+    each dilation contributes. Their shape is (blocks, dilations).
     """
+    gains, mask = np.ones(shape, np.float32), np.ones((size, size), np.float32)
+    if rng.uniform() >= share:
+        return Steering(gains, mask)
     kind = KINDS[int(rng.integers(len(KINDS)))] if known else "alike"
-    shape = (blocks, dilations)
-    gains = np.ones(shape, np.float32)
     if kind == "alike":
-        gains *= np.float32(0 if rng.uniform() < NONE_AT_ALL else rng.uniform())
+        gains *= np.float32(0 if rng.uniform() < ZERO_SHARE else rng.uniform())
     elif kind == "dilations":
-        gains[:] = rng.uniform(size=dilations)
+        gains[:] = rng.uniform(size=shape[1])
     elif kind == "mutes":
         gains[:] = rng.integers(2, size=shape)
-    mask = np.ones((size, size), np.float32)
-    if kind == "patches" or (known and rng.uniform() < MASKED):
+    if kind == "patches" or (known and rng.uniform() < MASKED_SHARE):
         mask = _patches(rng, size)
     return Steering(gains, mask)
 
@@ -82,15 +67,7 @@ def strength(gains: Tensor, mask: Tensor, radius: Tensor) -> Tensor:
 
     Every dilation carries a share of the correction: its alpha target at the true radius over
     the sum of all. Where the radius is NaN the gains are all alike, and the strength is theirs.
-
-    Parameters
-    ----------
-    gains
-        (B, blocks, dilations).
-    mask
-        (B, H, W).
-    radius
-        (B, H, W) in pixels.
+    Gains are (B, blocks, dilations), masks and radii in pixels (B, H, W).
     """
     alike = gains.mean(dim=1)[:, :, None, None]
     wanted = alpha_targets(radius.nan_to_num(1.0)[:, None], gains.shape[2])
@@ -101,7 +78,7 @@ def strength(gains: Tensor, mask: Tensor, radius: Tensor) -> Tensor:
 
 
 def steered_target(blurred: Tensor, sharp: Tensor, left: Tensor) -> Tensor:
-    """Return what images (B, 3, H, W) should become with a strength (B, 1, H, W)."""
+    """Return the target of images (B, 3, H, W) for a strength (B, 1, H, W)."""
     return blurred + left * (sharp - blurred)
 
 
@@ -123,7 +100,7 @@ def _patches(rng: np.random.Generator, size: int) -> Floats:
     inverted = bool(rng.integers(2))
     mask = np.ones((size, size), np.float32)
     for _ in range(int(rng.integers(1, 5))):
-        height, width = (rng.uniform(0.1, LARGEST_PATCH, 2) * size).astype(int) + 1
+        height, width = (rng.uniform(0.1, MAX_PATCH_SHARE, 2) * size).astype(int) + 1
         top, left = (int(rng.integers(size - side + 1)) for side in (height, width))
         value = 0.0 if rng.uniform() < 0.5 else rng.uniform()
         mask[top : top + height, left : left + width] = value

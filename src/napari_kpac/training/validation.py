@@ -165,18 +165,9 @@ def run(
     alphas: list[Tensor],
     gains: Sequence[float] | None = None,
 ) -> Tensor:
-    """Deblur examples.
+    """Deblur examples; their own gains, and gains for each dilation, multiply alpha.
 
-    Parameters
-    ----------
-    net
-        The network.
-    examples
-        Crops; where they have gains of their own, those change alpha.
-    alphas
-        The alphas of the blocks are added to this list, before any change.
-    gains
-        What the alphas of each dilation are multiplied by.
+    The alphas of the blocks are added to the list ``alphas``, before any change.
     """
 
     def modulate(block: int, alpha: Tensor) -> Tensor:
