@@ -262,7 +262,7 @@ def _draw_radius(rng: np.random.Generator, how: Blurring, content: Content) -> f
 
 
 def _grey(sharp: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    """Take the colour out; every other time make bright structures on a dark ground."""
+    """Remove the colour; every other time make bright structures on a dark ground."""
     luma = sharp.mean(dim=0, keepdim=True)
     dark, inverted = rng.uniform(size=2) < 0.5
     power, white, ground = rng.uniform((1.5, 0.5, 0.0), (4.0, 1.0, 0.05))

@@ -127,7 +127,7 @@ def _plan(photos: Sequence[Path], options: SynthesisOptions) -> Iterator[_Pair]:
 
 
 def _names(photos: Sequence[Path]) -> list[str]:
-    """Name each photograph after its file; a second one of the same name gets a number."""
+    """Return a name for each photograph: that of its file, with a number if it is taken."""
     seen: dict[str, int] = {}
     names = []
     for photo in photos:
@@ -194,5 +194,5 @@ def _make(
         if image is not None:
             write_image(pair.file(output, view, "source"), image)
             write_image(pair.file(output, view, "target"), target)
-    # Written last: a pair with a radius map is whole.
+    # Written last: a pair with a radius map is complete.
     write_radius(pair.file(output, "c", "radius"), made.radius)

@@ -1,7 +1,7 @@
 """Batches of crops, each a function of the seed and its number alone.
 
-So a run goes on exactly where it stopped, and any number of processes share a batch without a
-word between them. Not for: where pairs come from (datasets).
+So a run goes on exactly where it stopped, and any number of processes share a batch without
+exchanging data. Not for: where pairs come from (datasets).
 """
 
 from __future__ import annotations

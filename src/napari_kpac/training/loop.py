@@ -104,7 +104,7 @@ def train(
 def run_with(
     options: TrainOptions, folder: RunFolder, processes: Processes, *, resumed: bool
 ) -> Steps[Trained]:
-    """Do the part of one process in a run."""
+    """Run the part of one process in a run."""
     with _threads(processes.threads):
         data = open_data(options)
         perceptual = PerceptualLoss(options.vgg) if options.fine_steps else None
@@ -129,7 +129,7 @@ def run_with(
 
 
 def resume(run: str | Path) -> Steps[Trained]:
-    """Go on with a run, with the options that it was begun with."""
+    """Resume a run with the options that it was begun with."""
     return train(RunFolder(run).options(), run, resume=True)
 
 
@@ -279,7 +279,7 @@ class _Trainer:
         return scores
 
     def _save(self) -> None:
-        """Keep the state, and the weights as models."""
+        """Save the state, and the weights as models."""
         save_state(self.folder.state, self.net, self.optimiser, self.average, self.counters)
         self._write(LAST, self.scores)
         if self.options.ema_decay:
@@ -293,7 +293,7 @@ class _Trainer:
 
     @contextmanager
     def _averaged(self) -> Iterator[Network]:
-        """Put the averaged weights into the network for a while."""
+        """Use the averaged weights in the network for a while."""
         kept = {name: value.detach().clone() for name, value in self.net.state_dict().items()}
         self.net.load_state_dict(self.average.weights)
         try:

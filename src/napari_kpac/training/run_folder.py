@@ -84,7 +84,7 @@ class RunFolder:
         return found
 
     def preview(self, step: int, scores: Scores) -> None:
-        """Keep the image of a validation."""
+        """Write the preview of a validation."""
         write_image(self.path / "previews" / f"{step:07d}.png", scores.preview)
 
 
@@ -126,7 +126,7 @@ class Metrics:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    """Read the whole rows that are there; a row that was cut off is left out."""
+    """Read the complete rows; a row that was cut off is left out."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))

@@ -78,7 +78,7 @@ def transfer(given: KPACNet, net: KPACNet) -> list[str]:
 
 
 def _from_full(name: str, net: KPACNet) -> str:
-    """Name the levels of the decoder by their distance from full resolution."""
+    """Return a name that counts the levels of the decoder from full resolution."""
     match = _DECODER.fullmatch(name)
     if match is None:
         return name
@@ -119,7 +119,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def update(self, net: nn.Module, step: int) -> None:
-        """Take in the weights after a step."""
+        """Average in the weights after a step."""
         keep = min(self.decay, (1 + step) / (10 + step)) if self.decay else 0.0
         for name, value in net.state_dict().items():
             self.weights[name].lerp_(value, 1 - keep)
@@ -154,7 +154,7 @@ def save_state(
 def load_state(
     path: Path, net: nn.Module, optimiser: torch.optim.Optimizer, average: AveragedWeights
 ) -> Counters:
-    """Put a state that was saved back in place.
+    """Load a saved state into the network, the optimiser and the averaged weights.
 
     Raises
     ------

@@ -70,7 +70,7 @@ class Scores:
     """Where real pairs were given."""
 
     def figures(self) -> dict[str, float]:
-        """Return all figures by name, in dB where nothing else is said."""
+        """Return all figures by name; all but the errors are in dB."""
         return {name: value for name, value in self._all_figures().items() if np.isfinite(value)}
 
     def _all_figures(self) -> dict[str, float]:
