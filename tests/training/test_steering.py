@@ -6,17 +6,16 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.network import KPACConfig
-from napari_kpac.training.examples import collate, open_data
-from napari_kpac.training.losses import alpha_targets, attention_loss
-from napari_kpac.training.steering import (
-    KINDS,
+from napari_kpac.training.examples import (
+    STEERING_KINDS,
     Steering,
     as_alpha_sees,
     coarse,
+    collate,
     draw_steering,
-    steered_target,
-    strength,
+    open_data,
 )
+from napari_kpac.training.losses import alpha_targets, attention_loss, steered_target, strength
 from napari_kpac.training.validation import run
 from tests.training.conftest import lively_net
 
@@ -93,7 +92,7 @@ def kind_of(steering: Steering) -> str:
 def test_all_kinds_are_drawn_and_stay_within_bounds():
     found = drawn()
     kinds = [kind_of(each) for each in found]
-    for kind in KINDS:
+    for kind in STEERING_KINDS:
         assert 0.15 < kinds.count(kind) / len(kinds) < 0.35, kind
     for each, kind in zip(found, kinds, strict=True):
         assert 0 <= each.gains.min() <= each.gains.max() <= 1

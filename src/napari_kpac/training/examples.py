@@ -10,18 +10,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.options import select_options
 from napari_kpac.datasets.folders import open_pairs
 from napari_kpac.datasets.matching import read_splits
 from napari_kpac.datasets.options import Augmentation, DataOptions
-from napari_kpac.datasets.pairs import Pair, Pairs, augment, check_aligned
+from napari_kpac.datasets.pairs import Floats, Pair, Pairs, augment, check_aligned
 from napari_kpac.datasets.photographs import (
     PLAIN,
     Blurring,
@@ -29,19 +30,22 @@ from napari_kpac.datasets.photographs import (
     find_photos,
     photos_of_split,
 )
+from napari_kpac.training.losses import steered_target, strength
 from napari_kpac.training.options import SHARES, TrainKind, TrainOptions
-from napari_kpac.training.steering import (
-    as_alpha_sees,
-    draw_steering,
-    steered_target,
-    strength,
-)
 
 TRAINING, VALIDATION, REAL, STEERING, NOISE = range(5)
 """Streams of random numbers."""
 VALIDATED_RADII_PX = (0.7, 16.0)
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Multiples of this, modulo 1, fill an interval evenly."""
+STEERING_KINDS = ("alike", "dilations", "mutes", "patches")
+"""Gains that are all alike; one for each dilation; mutes of single branches; a mask alone."""
+ZERO_SHARE = 0.2
+"""Share of the gains that are all alike and 0."""
+MASKED_SHARE = 0.4
+"""Share of the other kinds that have a mask as well."""
+MAX_PATCH_SHARE = 0.6
+"""Of the side of a crop."""
 
 T = TypeVar("T")
 Crop = Callable[[np.random.Generator, TrainOptions], Pair]
@@ -177,6 +181,67 @@ def _steered(
         drawn.append(draw_steering(rng, attention, size, share=share, known=known))
     gains, mask = (torch.from_numpy(np.stack(each)) for each in zip(*drawn, strict=True))
     return replace(examples, gains=gains, mask=as_alpha_sees(mask, 2**options.levels))
+
+
+class Steering(NamedTuple):
+    """The gains of one crop."""
+
+    gains: Floats
+    """(blocks, dilations) in 0..1."""
+    mask: Floats
+    """(H, W) in 0..1; multiplies the gains."""
+
+
+def draw_steering(
+    rng: np.random.Generator, shape: tuple[int, int], size: int, *, share: float, known: bool
+) -> Steering:
+    """Draw the gains of a crop of ``size`` pixels a side; all are 1 but in a share of the crops.
+
+    A network that was only ever shown its own alpha need not listen to it. So alpha is multiplied
+    as a person would in the mixer, and the target is what the image should then be: only as much
+    of the correction as the gains leave (``losses.strength``). No attention means no change.
+
+    Where the radius of the blur is not known, the gains are all alike, since nobody can say what
+    each dilation contributes. Their shape is (blocks, dilations).
+    """
+    gains, mask = np.ones(shape, np.float32), np.ones((size, size), np.float32)
+    if rng.uniform() >= share:
+        return Steering(gains, mask)
+    kind = STEERING_KINDS[int(rng.integers(len(STEERING_KINDS)))] if known else "alike"
+    if kind == "alike":
+        gains *= np.float32(0 if rng.uniform() < ZERO_SHARE else rng.uniform())
+    elif kind == "dilations":
+        gains[:] = rng.uniform(size=shape[1])
+    elif kind == "mutes":
+        gains[:] = rng.integers(2, size=shape)
+    if kind == "patches" or (known and rng.uniform() < MASKED_SHARE):
+        mask = _patches(rng, size)
+    return Steering(gains, mask)
+
+
+def _patches(rng: np.random.Generator, size: int) -> Floats:
+    """Draw rectangles, either switched off on a field that is on, or the other way round."""
+    inverted = bool(rng.integers(2))
+    mask = np.ones((size, size), np.float32)
+    for _ in range(int(rng.integers(1, 5))):
+        height, width = (rng.uniform(0.1, MAX_PATCH_SHARE, 2) * size).astype(int) + 1
+        top, left = (int(rng.integers(size - side + 1)) for side in (height, width))
+        value = 0.0 if rng.uniform() < 0.5 else rng.uniform()
+        mask[top : top + height, left : left + width] = value
+    return 1 - mask if inverted else mask
+
+
+def coarse(mask: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return masks (B, H, W) at the resolution of alpha, (B, 1, h, w)."""
+    return adaptive_avg_pool2d(mask[:, None], size)
+
+
+def as_alpha_sees(mask: Tensor, cell: int) -> Tensor:
+    """Return masks (B, H, W) as smooth as alpha can follow them, with cells of ``cell`` pixels."""
+    height, width = mask.shape[-2:]
+    small = coarse(mask, (height // cell, width // cell))
+    smooth: Tensor = interpolate(small, size=(height, width), mode="bilinear", align_corners=False)
+    return smooth[:, 0]
 
 
 def open_data(options: TrainOptions) -> Data:

@@ -1,4 +1,4 @@
-"""The losses of training: mean absolute error, attention that follows the blur, and perceptual.
+"""The losses of training and their targets: of images, of attention, and of features of VGG-19.
 
 VGG-19's weights are not ours to ship: they come from a file that the user names, or from torch's
 hub cache. Not for: scores (validation), or LPIPS, which is a measure (evaluation).
@@ -64,6 +64,26 @@ def attention_loss(alphas: Sequence[Tensor], radius: Tensor) -> Tensor:
         entropy = binary_cross_entropy(alpha.float(), wanted, reduction="none").mean(dim=(1, 2, 3))
         losses.append((entropy * known).mean())
     return torch.stack(losses).mean()
+
+
+def strength(gains: Tensor, mask: Tensor, radius: Tensor) -> Tensor:
+    """Return how much of the correction gains leave at each pixel, (B, 1, H, W) in 0..1.
+
+    Every dilation carries a share of the correction: its alpha target at the true radius over
+    the sum of all. Where the radius is NaN the gains are all alike, and the strength is theirs.
+    Gains are (B, blocks, dilations), masks and radii in pixels (B, H, W).
+    """
+    alike = gains.mean(dim=1)[:, :, None, None]
+    wanted = alpha_targets(radius.nan_to_num(1.0)[:, None], gains.shape[2])
+    shares = wanted / wanted.sum(dim=1, keepdim=True)
+    left = (shares * alike).sum(dim=1, keepdim=True)
+    left = torch.where(radius.isnan()[:, None], alike.mean(dim=1, keepdim=True), left)
+    return left * mask[:, None]
+
+
+def steered_target(blurred: Tensor, sharp: Tensor, left: Tensor) -> Tensor:
+    """Return the target of images (B, 3, H, W) for a strength (B, 1, H, W)."""
+    return blurred + left * (sharp - blurred)
 
 
 class PerceptualLoss(nn.Module):

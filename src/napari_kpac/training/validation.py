@@ -18,11 +18,10 @@ from torch import Tensor
 
 from napari_kpac.core.units import MIN_BIN_SHARE, RADIUS_BINS, RadiusBin
 from napari_kpac.network import KPACNet
-from napari_kpac.training.examples import NOISE, Data, Examples
+from napari_kpac.training.examples import NOISE, Data, Examples, coarse
 from napari_kpac.training.losses import mean_absolute_error
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import Processes
-from napari_kpac.training.steering import coarse
 
 BINS = (*RADIUS_BINS, RadiusBin(RADIUS_BINS[-1].high, 20))
 PLACES = ("all", *(f"{each.label} px" for each in BINS))
