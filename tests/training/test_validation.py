@@ -17,6 +17,7 @@ from napari_kpac.images import write_image
 from napari_kpac.training.examples import Data, collate, open_data
 from napari_kpac.training.processes import Processes
 from napari_kpac.training.validation import (
+    BINS,
     _fitted_error,
     figure_names,
     run,
@@ -81,6 +82,16 @@ def test_every_figure_is_what_it_says(options):
     assert scores.noisy["all"] != pytest.approx(scores.gains["all"], abs=1e-3)
     assert set(scores.figures()) <= set(figure_names(5))
     assert scores.figures()["cost of muting 3 1-2 px"] == scores.muting[3]["1-2 px"]
+
+
+def test_validation_has_the_bins_of_the_benchmark_and_one_more():
+    from napari_kpac.evaluation import bins
+
+    assert bins.BINS == ((0, 1), (1, 2), (2, 4), (4, 8), (8, 12))
+    assert BINS == (*bins.BINS, (12, 20))
+    assert [name for name in figure_names(0) if name.startswith("gain ")][-1] == (
+        "gain with noise 12-20 px"
+    )
 
 
 def test_exposure_does_not_count_on_real_pairs():
