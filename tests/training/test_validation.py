@@ -88,7 +88,7 @@ def test_validation_has_the_bins_of_the_benchmark_and_one_more():
     from napari_kpac.evaluation import bins
 
     assert bins.BINS == ((0, 1), (1, 2), (2, 4), (4, 8), (8, 12))
-    assert BINS == (*bins.BINS, (12, 20))
+    assert (*bins.BINS, (12, 20)) == BINS
     assert [name for name in figure_names(0) if name.startswith("gain ")][-1] == (
         "gain with noise 12-20 px"
     )
