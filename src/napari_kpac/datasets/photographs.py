@@ -158,13 +158,20 @@ class Photographs:
             linear=curve is not None,
             generator=torch.Generator().manual_seed(int(rng.integers(2**31))),
         )
-        sensor = _Sensor.draw(rng, how)
+        noisy, strength, grows, compressed = rng.uniform(size=4)
+        quality = int(rng.integers(60, 99))
         inner = slice(margin, margin + size)
 
         def finished(batch: torch.Tensor) -> Floats:
             values = batch[0] if curve is None else curve.encode(batch[0])
-            taken = sensor.take(values.permute(1, 2, 0).numpy(), rng)
-            return np.ascontiguousarray(taken[inner, inner])
+            stored = _stored(
+                values.permute(1, 2, 0).numpy(),
+                rng,
+                sigma=how.noise * strength**2 if noisy < how.noise_probability else 0.0,
+                grows=grows < 0.5,
+                quality=quality if compressed < how.jpeg else None,
+            )
+            return np.ascontiguousarray(stored[inner, inner])
 
         views = None
         if made.left is not None and made.right is not None:
@@ -214,40 +221,24 @@ class Photographs:
         return pixels
 
 
-@dataclass(frozen=True)
-class _Sensor:
-    """What a camera adds to an image on its way into a file."""
+def _stored(
+    values: Floats, rng: np.random.Generator, *, sigma: float, grows: bool, quality: int | None
+) -> Floats:
+    """Return values (H, W, 3) in 0..1 as they come out of a camera's 8-bit file.
 
-    sigma: float
-    """Of the noise, white being 1."""
-    depends: bool
-    """Whether the noise grows with the signal."""
-    quality: int | None
-    """Of JPEG; None for a file without losses."""
-
-    @classmethod
-    def draw(cls, rng: np.random.Generator, how: Blurring) -> _Sensor:
-        noisy, strength, depends, compressed = rng.uniform(size=4)
-        quality = int(rng.integers(60, 99))
-        return cls(
-            how.noise * strength**2 if noisy < how.noise_probability else 0.0,
-            depends < 0.5,
-            quality if compressed < how.jpeg else None,
-        )
-
-    def take(self, values: Floats, rng: np.random.Generator) -> Floats:
-        """Return values (H, W, 3) in 0..1 as they come out of an 8-bit file."""
-        if self.sigma:
-            sigma: Floats | np.float32 = np.float32(self.sigma)
-            if self.depends:
-                sigma = sigma * np.sqrt(0.2 + 1.6 * values)
-            values = values + sigma * rng.standard_normal(values.shape, np.float32)
-        stored = from_unit(values, np.uint8)
-        if self.quality is not None:
-            file = io.BytesIO()
-            Image.fromarray(stored).save(file, "JPEG", quality=self.quality)
-            stored = np.asarray(Image.open(file))
-        return to_unit(stored)
+    The noise may grow with the signal; without a quality the file is no JPEG, but lossless.
+    """
+    if sigma:
+        width: Floats | np.float32 = np.float32(sigma)
+        if grows:
+            width = width * np.sqrt(0.2 + 1.6 * values)
+        values = values + width * rng.standard_normal(values.shape, np.float32)
+    stored = from_unit(values, np.uint8)
+    if quality is not None:
+        file = io.BytesIO()
+        Image.fromarray(stored).save(file, "JPEG", quality=quality)
+        stored = np.asarray(Image.open(file))
+    return to_unit(stored)
 
 
 def _draw_radius(rng: np.random.Generator, how: Blurring, content: Content) -> float:
