@@ -104,7 +104,7 @@ def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
     for i in range(3):
         part = data.astronaut()[90 * i : 90 * i + 320]
         write_image(folder / "photos" / f"astronaut-{i}.png", part)
-    options = SynthesisOptions(val=1, test=0, largest=8)
+    options = SynthesisOptions(val=1, test=0, max_radius=8)
     finish(synthesise([folder / "photos"], folder / "pairs", options))
     controls = widget._controls
     wait(lambda: {"kpac-3level", "kpac-2level"} <= set(controls.models.values))

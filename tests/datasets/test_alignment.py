@@ -10,8 +10,7 @@ from skimage import data
 
 from napari_kpac.core.errors import FileError
 from napari_kpac.datasets import open_folders
-from napari_kpac.datasets.alignment import CHECKED_PAIRS, check_aligned, misalignment
-from napari_kpac.datasets.pairs import Pair
+from napari_kpac.datasets.pairs import CHECKED_PAIRS, Pair, check_aligned, misalignment
 from napari_kpac.optics import Aperture, defocus, radius_map
 
 SHARED = Path(os.environ.get("NAPARI_KPAC_SHARED", Path(__file__).parents[3] / "shared"))

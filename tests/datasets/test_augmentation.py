@@ -37,7 +37,7 @@ def arrays(pair):
 )
 def test_everything_in_a_pair_moves_together(seed, crop, flips, rotations, scale, dual):
     pair = make_pair(dual=dual)
-    options = Augmentation(crop=crop, flips=flips, rotations=rotations, scale=scale, noise=0)
+    options = Augmentation(crop_size=crop, flips=flips, rotations=rotations, scale=scale, noise=0)
     made = augment(pair, options, np.random.default_rng(seed))
     assert made.name == "scene"
     assert made.blurred.shape == made.sharp.shape == (crop, crop, 3)
@@ -59,7 +59,7 @@ def test_everything_in_a_pair_moves_together(seed, crop, flips, rotations, scale
 def test_the_same_generator_gives_the_same_piece(seed, dual):
     pair = make_pair(dual=dual)
     before = [values.copy() for values in arrays(pair)]
-    options = Augmentation(crop=24, scale=(0.7, 1.2))
+    options = Augmentation(crop_size=24, scale=(0.7, 1.2))
     first, second = (augment(pair, options, np.random.default_rng(seed)) for _ in range(2))
     for one, other in zip(arrays(first), arrays(second), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -77,7 +77,7 @@ def cells(pair):
 @given(seeds)
 def test_views_swap_exactly_when_the_scene_is_mirrored(seed):
     pair = make_pair(dual=True)
-    made = augment(pair, Augmentation(crop=40, noise=0), np.random.default_rng(seed))
+    made = augment(pair, Augmentation(crop_size=40, noise=0), np.random.default_rng(seed))
     rows, columns = cells(made)
     # Rows stay rows: views are never turned by 90 degrees or transposed.
     assert (rows == rows[:, :1]).all()
@@ -91,7 +91,7 @@ def test_views_swap_exactly_when_the_scene_is_mirrored(seed):
 
 def test_all_that_was_asked_for_happens_and_nothing_else():
     def seen(dual=False, **changes):
-        options = Augmentation(crop=40, noise=0, **changes)
+        options = Augmentation(crop_size=40, noise=0, **changes)
         rng = np.random.default_rng(0)
         pair = make_pair(height=40, width=40, dual=dual)
         made = [augment(pair, options, rng) for _ in range(100)]
@@ -108,7 +108,7 @@ def test_all_that_was_asked_for_happens_and_nothing_else():
 
 def test_crops_reach_every_place():
     rng = np.random.default_rng(0)
-    options = Augmentation(crop=38, flips=False, rotations=False, noise=0)
+    options = Augmentation(crop_size=38, flips=False, rotations=False, noise=0)
     places = {
         (rows[0, 0], columns[0, 0])
         for rows, columns in (cells(augment(make_pair(40, 41), options, rng)) for _ in range(300))
@@ -122,15 +122,15 @@ def test_scaling_multiplies_the_radius():
     image = np.repeat(ramp[:, :, None], 3, axis=2)
     pair = Pair("ramp", image, image, None, np.full((64, 64), -6, np.float32))
     rng = np.random.default_rng(0)
-    options = Augmentation(crop=32, flips=False, rotations=False, scale=(0.5, 0.5), noise=0)
+    options = Augmentation(crop_size=32, flips=False, rotations=False, scale=(0.5, 0.5), noise=0)
     made = augment(pair, options, rng)
     np.testing.assert_allclose(made.radius, -3)
     slope = np.diff(made.sharp[:, 8:-8, 0], axis=1)
     np.testing.assert_allclose(slope, 2 / 63, rtol=1e-3)
-    larger = augment(pair, Augmentation(crop=32, scale=(2, 2), noise=0), rng)
+    larger = augment(pair, Augmentation(crop_size=32, scale=(2, 2), noise=0), rng)
     np.testing.assert_allclose(larger.radius, -12)
     # Where the pair has too few pixels to be made so small, it is made as small as it can be.
-    small = augment(pair, Augmentation(crop=48, scale=(0.25, 0.25), noise=0), rng)
+    small = augment(pair, Augmentation(crop_size=48, scale=(0.25, 0.25), noise=0), rng)
     np.testing.assert_allclose(small.radius, -6 * 48 / 64)
 
 
@@ -138,7 +138,7 @@ def test_a_radius_map_keeps_its_edges():
     halves = np.where(np.arange(60) < 30, -4, 4).astype(np.float32)
     radius = np.tile(halves, (60, 1))
     flat = np.zeros((60, 60, 3), np.float32)
-    options = Augmentation(crop=40, scale=(0.7, 0.7))
+    options = Augmentation(crop_size=40, scale=(0.7, 0.7))
     made = augment(Pair("x", flat, flat, None, radius), options, np.random.default_rng(3))
     assert set(np.unique(np.abs(made.radius))) == {np.float32(4) * np.float32(40 / 57)}
 
@@ -147,7 +147,7 @@ def test_noise_is_on_the_blurred_image_alone_and_not_clipped():
     white = np.ones((64, 64, 3), np.float32)
     pair = Pair("white", white, white, None, None)
     rng = np.random.default_rng(0)
-    options = Augmentation(crop=64)
+    options = Augmentation(crop_size=64)
     made = [augment(pair, options, rng) for _ in range(200)]
     assert all((one.sharp == 1).all() for one in made)
     sigmas = np.array([one.blurred.std() for one in made])
@@ -166,9 +166,9 @@ def test_noise_is_on_the_blurred_image_alone_and_not_clipped():
 def test_noise_of_the_centre_is_that_of_its_views():
     pair = make_pair(dual=True)
     pair = Pair("mean", (pair.views[0] + pair.views[1]) / 2, pair.sharp, pair.views)
-    made = augment(pair, Augmentation(crop=32), np.random.default_rng(0))
+    made = augment(pair, Augmentation(crop_size=32), np.random.default_rng(0))
     np.testing.assert_allclose(made.blurred, (made.views[0] + made.views[1]) / 2, atol=1e-6)
-    clean = augment(pair, Augmentation(crop=32, noise=0), np.random.default_rng(0))
+    clean = augment(pair, Augmentation(crop_size=32, noise=0), np.random.default_rng(0))
     first, second = (a - b for a, b in zip(made.views, clean.views, strict=True))
     assert first.std() > 1e-3
     assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.1
@@ -176,13 +176,13 @@ def test_noise_of_the_centre_is_that_of_its_views():
 
 def test_a_pair_that_is_too_small_is_named():
     with pytest.raises(KpacError, match=r"pair scene has 52x40 pixels.*crops of 41"):
-        augment(make_pair(), Augmentation(crop=41), np.random.default_rng(0))
+        augment(make_pair(), Augmentation(crop_size=41), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"crop": 0},
+        {"crop_size": 0},
         {"noise": -0.1},
         {"noise": float("nan")},
         {"scale": (1.2, 0.8)},

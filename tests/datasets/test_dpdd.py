@@ -67,7 +67,7 @@ def test_what_synthesise_writes_is_read_with_its_radius(tmp_path):
     sharp = data.coffee()
     for i in range(3):
         save(tmp_path / f"photos/p{i}.png", sharp[i * 40 : i * 40 + 40, :56].copy())
-    options = SynthesisOptions(dual=True, bits=16, val=0, test=0, largest=3)
+    options = SynthesisOptions(dual=True, bits=16, val=0, test=0, max_radius=3)
     finish(synthesise([tmp_path / "photos"], tmp_path / "out", options))
     pairs = open_dpdd(tmp_path / "out", "train", dual=True, bits=16)
     assert [pairs.name(i) for i in range(3)] == ["p0", "p1", "p2"]

@@ -52,12 +52,12 @@ def test_masks(tmp_path):
         ({"kind": "imagenet"}, "must be one of synthetic, dpdd, pairs, cuhk"),
         ({"root": ""}, "name the folder"),
         ({"split": "all"}, "must be one of train"),
-        ({"bits": 12}, "8 or 16 bits"),
+        ({"bits": 12}, "bits=12: must be one of 8, 16"),
         ({"kind": "cuhk"}, "white or black"),
         ({"kind": "cuhk", "blurred": "grey"}, "white or black"),
-        ({"kind": "dpdd", "blurred": "white"}, "blurred goes with cuhk"),
-        ({"kind": "pairs", "dual": True}, "dual goes with synthetic or dpdd"),
-        ({"kind": "dpdd", "sharp": "x"}, "sharp goes with pairs"),
+        ({"kind": "dpdd", "blurred": "white"}, "blurred goes with kind cuhk"),
+        ({"kind": "pairs", "dual": True}, "dual goes with kind synthetic or dpdd"),
+        ({"kind": "dpdd", "sharp": "x"}, "sharp goes with kind pairs"),
     ],
 )
 def test_options_without_sense_are_refused(changes, words):

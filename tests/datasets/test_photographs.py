@@ -80,7 +80,7 @@ def test_crops_in_focus_are_the_target_in_8_bits(photographs):
 
 
 def test_scenes_have_depth(photographs):
-    how = replace(BARE, smallest=6.0, largest=6.0)
+    how = replace(BARE, min_radius=6.0, max_radius=6.0)
     made = list(crops(photographs, how, "scenes", 40, size=48))
     # Twelve layers are at most 12 / 11 px apart, and radii are rounded to them.
     assert 5 < max(np.abs(pair.radius).max() for pair in made) <= 6 + 6 / 11
@@ -115,7 +115,7 @@ def test_given_radii_are_spread_by_a_factor(photographs):
 
 
 def test_no_radius_is_above_the_largest(photographs):
-    how = replace(BARE, radii=(6.0,), spread=0.36, largest=5.0)
+    how = replace(BARE, radii=(6.0,), spread=0.36, max_radius=5.0)
     found = [abs(p.radius[0, 0]) for p in crops(photographs, how, "uniform", 30, size=16)]
     assert max(found) == 5
     assert min(found) < 5
@@ -143,7 +143,7 @@ def test_the_largest_radius_of_scenes_is_log_uniform(photographs, monkeypatch):
 
 
 def test_a_largest_radius_of_nothing_is_focus(photographs):
-    how = replace(BARE, largest=0.0)
+    how = replace(BARE, max_radius=0.0)
     for content in ("uniform", "scenes"):
         pair = next(crops(photographs, how, content, 1))
         assert not pair.radius.any()
@@ -212,7 +212,7 @@ def test_the_share_of_jpeg(photographs):
 
 
 def test_the_share_of_noise(photographs):
-    how = replace(BARE, noisy=0.5, noise=0.2)
+    how = replace(BARE, noise_probability=0.5, noise=0.2)
     made = crops(photographs, how, "focused", 200, size=24)
     # A strength below 0.05 (one in twenty of the noisy) makes less than half a level.
     noisy = share(error(pair) > 1.01 * LEVEL for pair in made)
@@ -224,7 +224,7 @@ def test_half_of_the_noise_grows_with_the_signal(tmp_path):
     halves = np.full((68, 68, 3), 51, np.uint8)
     halves[:, 34:] = 204
     photographs = single(tmp_path, halves)
-    how = replace(BARE, noisy=1.0, noise=0.06)
+    how = replace(BARE, noise_probability=1.0, noise=0.06)
     ratios = []
     for pair in crops(photographs, how, "focused", 150, size=64):
         noise, bright = pair.blurred - pair.sharp, pair.sharp > 0.5

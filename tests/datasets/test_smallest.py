@@ -74,10 +74,10 @@ def test_options_hand_it_on(tmp_path, kind):
 def test_training_refuses_them_before_its_first_step(tmp_path):
     """The largest crop of all phases counts."""
     root = fill(tmp_path / "data", [(64, 64), (64, 64), (56, 64)])
-    fits = TrainOptions(kind="pairs", root=str(root), crop=56)
+    fits = TrainOptions(kind="pairs", root=str(root), crop_size=56)
     assert open_data(fits).batch(fits, 0).sharp.shape == (2, 3, 56, 56)
-    later = ({"part": 0.5}, {"part": 0.5, "crop": 64})
-    options = TrainOptions(kind="pairs", root=str(root), crop=32, phases=later)
+    later = ({"part": 0.5}, {"part": 0.5, "crop_size": 64})
+    options = TrainOptions(kind="pairs", root=str(root), crop_size=32, phases=later)
     with pytest.raises(KpacError, match=r"2\.png: is 64x56 pixels; at least 64x64 are needed"):
         next(train(options, tmp_path / "run"))
     assert not (tmp_path / "run" / "options.json").exists()
@@ -88,6 +88,6 @@ def test_pairs_that_are_mixed_into_photographs_are_checked_too(tmp_path):
 
     save(tmp_path / "photos/a.png", data.coffee()[:200, :200])
     pairs = fill(tmp_path / "pairs", [(64, 64), (20, 64)])
-    options = TrainOptions(root=str(tmp_path / "photos"), pairs=str(pairs), crop=64)
+    options = TrainOptions(root=str(tmp_path / "photos"), pairs_root=str(pairs), crop_size=64)
     with pytest.raises(KpacError, match=r"1\.png: is 64x20 pixels; at least 64x64 are needed"):
         open_data(options)

@@ -146,7 +146,7 @@ def test_radius_maps_keep_sign_and_scale(tmp_path):
         {"bits": 12},
         {"scene": "cave"},
         {"aperture": "square"},
-        {"largest": -1.0},
+        {"max_radius": -1.0},
         {"size": 3},
         {"layers": 0},
         {"shot": -1.0},
@@ -181,7 +181,7 @@ def test_the_command(photos, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["made"] == 7
     record = json.loads((tmp_path / "out" / "synthesis.json").read_text())
     assert record["options"]["near"] is False
-    assert record["options"]["largest"] == 3
+    assert record["options"]["max_radius"] == 3
     assert main([*call[:-1], "--no-near", "--scene", "tilted"]) == 0
     assert "0 pairs made, 7 kept" in capsys.readouterr().out
     assert main(call) == 2
@@ -191,3 +191,17 @@ def test_the_command(photos, tmp_path, capsys):
     seen = capsys.readouterr()
     assert "1 photographs left out" in seen.out
     assert "broken.jpg" in seen.err
+
+
+def test_folders_and_calls_of_before_say_largest(photos, tmp_path, capsys):
+    """The option is max_radius today."""
+    call = ["synthesise", str(photos), "-o", str(tmp_path / "out")]
+    assert main([*call, "--largest", "3"]) == 0
+    path = tmp_path / "out" / "synthesis.json"
+    record = json.loads(path.read_text())
+    record["options"]["largest"] = record["options"].pop("max_radius")
+    path.write_text(json.dumps(record))
+    assert main([*call, "--max-radius", "3"]) == 0
+    assert "0 pairs made, 7 kept" in capsys.readouterr().out
+    assert main([*call, "--max-radius", "4"]) == 1
+    assert "other options" in capsys.readouterr().err

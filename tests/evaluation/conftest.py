@@ -24,7 +24,7 @@ def dpdd(tmp_path_factory):
     for i in range(4):
         part = data.coffee()[i * 70 : i * 70 + 64, 100 + 40 * i : 196 + 40 * i]
         imsave(photos / f"p{i}.png", part, check_contrast=False)
-    options = SynthesisOptions(val=1, test=0, dual=True, largest=6)
+    options = SynthesisOptions(val=1, test=0, dual=True, max_radius=6)
     assert finish(synthesise([photos], output, options)).made == 4
     return output
 

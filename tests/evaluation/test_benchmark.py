@@ -7,7 +7,7 @@ from skimage.io import imsave
 from skimage.transform import resize
 
 from napari_kpac import KpacError, defocus
-from napari_kpac.datasets.photographs import split_of
+from napari_kpac.datasets.matching import read_splits
 from napari_kpac.evaluation.benchmark import SIDE, SyntheticCases, textured
 from napari_kpac.evaluation.bins import BINS, inside
 
@@ -69,13 +69,13 @@ def test_the_surroundings_of_a_crop_bleed_into_it(photos):
 
 
 def test_splits_and_limits(photos, tmp_path):
-    assert split_of(photos)["b.png"] == "train"
+    assert read_splits(photos)["b.png"] == "train"
     assert len(SyntheticCases(photos, "train")) == 2
     assert len(SyntheticCases(photos, limit=1)) == 2
     with pytest.raises(KpacError, match=r"split 'test'.*train, val"):
         SyntheticCases(photos, "test")
     imsave(tmp_path / "p.png", data.astronaut(), check_contrast=False)
-    assert split_of(tmp_path) is None
+    assert read_splits(tmp_path) is None
     assert len(SyntheticCases(tmp_path, "test")) == 2
     (tmp_path / "MANIFEST.csv").write_text("name,use\np.png,val\n")
     with pytest.raises(KpacError, match="columns file and split"):

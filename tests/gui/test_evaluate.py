@@ -22,7 +22,7 @@ def data(tmp_path):
     for i in range(3):
         part = data.coffee()[70 * i : 70 * i + 64, 100:196]
         write_image(tmp_path / "photos" / f"p{i}.png", part)
-    options = SynthesisOptions(val=1, test=0, largest=4)
+    options = SynthesisOptions(val=1, test=0, max_radius=4)
     finish(synthesise([tmp_path / "photos"], tmp_path / "pairs", options))
     return tmp_path / "pairs"
 

@@ -25,8 +25,9 @@ from napari_kpac.widgets.train.widget import PREVIEW
 from tests.gui.conftest import WAIT, our_threads, result_of
 
 TINY = {
-    "channels": 4, "blocks": 2, "crop": 32, "largest": "2", "batch": 1, "crops": 1, "validate": 4,
-    "save": 1000, "warmup": 0,
+    "channels": 4, "blocks": 2, "crop_size": 32, "max_radius": "2", "batch_size": 1,
+    "validation_crops": 1, "validate_every": 4,
+    "save_every": 1000, "warmup": 0,
 }  # fmt: skip
 """A network and crops so small that a step takes milliseconds."""
 
@@ -202,9 +203,9 @@ def test_install_the_best_so_far_and_replace_it_at_the_end(widget, qtbot, slow_s
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda s: setattr(s.control("crop"), "value", 36), "multiples of 8"),
-        (lambda s: setattr(s.control("rate"), "value", "fast"), "'fast'"),
-        (lambda s: setattr(s.control("rate"), "value", "7"), "rate=7.0"),
+        (lambda s: setattr(s.control("crop_size"), "value", 36), "multiples of 8"),
+        (lambda s: setattr(s.control("learning_rate"), "value", "fast"), "'fast'"),
+        (lambda s: setattr(s.control("learning_rate"), "value", "7"), "learning_rate=7.0"),
         (lambda s: setattr(s.name, "value", "a name"), "letters, digits"),
         (lambda s: setattr(s.main["steps"], "value", 0), "at least one step"),
         (lambda s: setattr(s.run.line_edit, "value", ""), "choose a run folder"),
@@ -226,7 +227,7 @@ def test_what_makes_no_sense_is_refused_before_the_start(widget, qtbot, tmp_path
     [
         (lambda s: setattr(s.source.root, "value", "/no/such/folder"), "/no/such/folder"),
         (lambda s: setattr(s.name, "value", "tiny"), "choose another name"),
-        (lambda s: setattr(s.control("crop"), "value", 96), "need"),
+        (lambda s: setattr(s.control("crop_size"), "value", 96), "need"),
         (lambda s: setattr(s.control("fine_steps"), "value", 5), "VGG"),
         (lambda s: setattr(s.source.kind, "value", "dpdd"), "train_c"),
     ],
@@ -295,12 +296,12 @@ def test_open_layers_as_photographs(viewer, widget, qtbot, photos, tmp_path):
         viewer.add_image(read_image(path), name=path.stem)
     viewer.add_image(np.zeros((50, 50)), name="made", metadata={"napari_kpac": {}})
     widget._settings.source.kind.value = "layers"
-    widget._settings.control("crop").value = 96
+    widget._settings.control("crop_size").value = 96
     start(qtbot, widget)
     qtbot.waitUntil(lambda: idle(widget), timeout=WAIT)
     assert "need" in widget._message.text()
     assert not (tmp_path / "run" / "data").exists()
-    widget._settings.control("crop").value = 32
+    widget._settings.control("crop_size").value = 32
     start(qtbot, widget)
     qtbot.waitUntil(lambda: idle(widget), timeout=WAIT)
     assert "in every list" in widget._message.text()
@@ -336,7 +337,7 @@ def test_presets_and_start_models_fill_in_the_rest(widget, qtbot):
     settings.preset.value = "finetune"
     assert settings.start.value == "default"
     assert settings.main["steps"].value == 2000
-    assert settings.control("validate").value == 100
+    assert settings.control("validate_every").value == 100
     assert settings.control("channels").value == 48
     settings.start.value = "tiny"
     config = next(entry.config for entry in kpac.models() if entry.name == "tiny")

@@ -29,8 +29,14 @@ from napari_kpac.images import Metadata, description_of, image_size, open_image,
 from napari_kpac.training.loop import read_trained
 from napari_kpac.training.options import PRESETS, TrainOptions, preset, preset_values
 from napari_kpac.training.run_folder import METRICS, OPTIONS, RunFolder
-from napari_kpac.training.starting import start_network
-from napari_kpac.training.state import Average, Counters, load_state, make_optimiser, save_state
+from napari_kpac.training.state import (
+    AveragedWeights,
+    Counters,
+    load_state,
+    make_optimiser,
+    save_state,
+    start_network,
+)
 from napari_kpac.weights import ModelCard, describe, save_network
 from tests import reference
 from tests.engine.conftest import tiny_net
@@ -40,7 +46,7 @@ Read = Callable[[Path, Path], object]
 SIZE = (12, 16)
 NET = tiny_net(2, double=False)
 RECIPE_MODEL = "tiny"
-TINY = {"channels": 4, "crop": 16, "levels": 2, "steps": 4, "name": "tiny", "root": "photos"}
+TINY = {"channels": 4, "crop_size": 16, "levels": 2, "steps": 4, "name": "tiny", "root": "photos"}
 
 
 @dataclass(frozen=True)
@@ -177,7 +183,7 @@ def _runs(folder: Path) -> list[Path]:
         optimiser.state[parameter] = {
             key: parameter.detach().clone() for key in ("exp_avg", "exp_avg_sq")
         }
-    save_state(path / "state.safetensors", net, optimiser, Average(net, 0.9), Counters(2))
+    save_state(path / "state.safetensors", net, optimiser, AveragedWeights(net, 0.9), Counters(2))
     return [path]
 
 
@@ -190,7 +196,7 @@ def _read_run(path: Path, out: Path) -> object:
     with contextlib.suppress(kpac.KpacError):
         read_trained(path)
     net = start_network(options)
-    return load_state(run.state, net, make_optimiser(net, options), Average(net, 0.9))
+    return load_state(run.state, net, make_optimiser(net, options), AveragedWeights(net, 0.9))
 
 
 # Datasets

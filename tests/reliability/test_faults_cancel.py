@@ -191,7 +191,9 @@ def test_training(options, tmp_path):
     from napari_kpac.training import resume
 
     def make(number):
-        return kpac.train(options(steps=5, save=2, validate=2), tmp_path / f"run{number}")
+        return kpac.train(
+            options(steps=5, save_every=2, validate_every=2), tmp_path / f"run{number}"
+        )
 
     def check(number, last):
         run = tmp_path / f"run{number}"
@@ -206,7 +208,7 @@ def test_training(options, tmp_path):
 
 @pytest.fixture
 def pairs(tmp_path, photos):
-    made = SynthesisOptions(size=64, largest=2.0, test=0.0, val=1.0)
+    made = SynthesisOptions(size=64, max_radius=2.0, test=0.0, val=1.0)
     finish(synthesise([photos], tmp_path / "pairs", made))
     return tmp_path / "pairs"
 
@@ -292,7 +294,7 @@ def nothing_left():
 
 
 def test_synthesis(photos, tmp_path):
-    made = SynthesisOptions(size=48, largest=2.0, per_photo=2)
+    made = SynthesisOptions(size=48, max_radius=2.0, per_photo=2)
 
     def make(number):
         return synthesise([photos], tmp_path / f"s{number}", made)

@@ -206,7 +206,7 @@ def _out_of_memory(*_):
 
 
 def test_training_and_evaluating_say_what_to_do(options, tmp_path, monkeypatch):
-    with pytest.raises(kpac.KpacError, match=r"out of memory.* smaller batch \(now 2\)"):
+    with pytest.raises(kpac.KpacError, match=r"out of memory.* smaller batch_size \(now 2\)"):
         with shortage.of_torch(400, 10**9):
             finish(kpac.train(options(), tmp_path / "run"))
     # What was learned before is kept, and the run goes on from there.

@@ -59,7 +59,7 @@ def network(path, version):
 
 def state(path, version):
     from napari_kpac.training.options import TrainOptions
-    from napari_kpac.training.state import Average, Counters, make_optimiser, save_state
+    from napari_kpac.training.state import AveragedWeights, Counters, make_optimiser, save_state
     from tests.engine.conftest import tiny_net
 
     net = tiny_net(2, double=False).requires_grad_(True)
@@ -67,7 +67,7 @@ def state(path, version):
     for parameter in net.parameters():
         parameter.grad = parameter.detach().clone() + version
     optimiser.step()
-    save_state(path, net, optimiser, Average(net, 0.9), Counters(step=version))
+    save_state(path, net, optimiser, AveragedWeights(net, 0.9), Counters(step=version))
 
 
 def rows(path, version):

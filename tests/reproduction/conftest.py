@@ -22,7 +22,8 @@ def variant_options(variant_photos, tmp_path):
     """Tiny networks, so that everything takes seconds."""
     preset = tmp_path / "tiny.toml"
     preset.write_text(
-        'kind = "synthetic"\nrate = 2e-3\nchannels = 4\nbatch = 1\ncrop = 32\nema = 0.5\n'
+        'kind = "synthetic"\nlearning_rate = 2e-3\nchannels = 4\nbatch_size = 1\ncrop_size = 32\n'
+        "ema_decay = 0.5\n"
     )
     return VariantOptions(
         root=str(variant_photos), steps=4, photos=1, preset=str(preset), device="cpu"

@@ -11,15 +11,15 @@ from napari_kpac.training import TrainOptions
 
 TINY = {
     "channels": 4,
-    "crop": 32,
-    "batch": 2,
-    "largest": 2.0,
+    "crop_size": 32,
+    "batch_size": 2,
+    "max_radius": 2.0,
     "shrink": 1.0,
     "steps": 8,
     "warmup": 2,
-    "validate": 4,
-    "crops": 2,
-    "save": 3,
+    "validate_every": 4,
+    "validation_crops": 2,
+    "save_every": 3,
     "threads": 1,
     "name": "tiny",
 }

@@ -23,7 +23,7 @@ def test_the_same_numbers_make_the_same_crops(options):
 
 
 def test_two_processes_share_a_batch(options):
-    data, given = open_data(options()), options(batch=4)
+    data, given = open_data(options()), options(batch_size=4)
     whole = data.batch(given, 2)
     parts = [data.batch(given, 2, rank, 2) for rank in (0, 1)]
     assert torch.equal(torch.cat([part.sharp for part in parts]), whole.sharp)
@@ -55,7 +55,7 @@ def test_scenes_in_focus_stay_as_they_are(photos):
 
 
 def test_noise_is_added_as_asked(photos):
-    how = replace(PLAIN, shot=0, read=0, highlights=0, noisy=1, noise=0.03)
+    how = replace(PLAIN, shot=0, read=0, highlights=0, noise_probability=1, noise=0.03)
     source = Photographs(sorted(photos.iterdir()))
     crops = [source.crop(np.random.default_rng(i), 64, how, "focused") for i in range(60)]
     sigmas = [(pair.blurred - pair.sharp).std() for pair in crops]
@@ -98,15 +98,15 @@ def test_blurred_patches_are_passed_over(tmp_path):
 
 def test_pairs_and_dpdd(photos, tmp_path):
     made = tmp_path / "dpdd"
-    options = SynthesisOptions(per_photo=2, val=0.34, test=0.0, largest=2, dual=True)
+    options = SynthesisOptions(per_photo=2, val=0.34, test=0.0, max_radius=2, dual=True)
     finish(synthesise([photos], made, options))
-    given = TrainOptions(kind="dpdd", root=str(made), crop=64, dual=True)
+    given = TrainOptions(kind="dpdd", root=str(made), crop_size=64, dual=True)
     data = open_data(given)
     assert data.batch(given, 0).views is not None
     assert data.batch(given, 0).radius is not None
     assert data.held_out(given, 0).sharp.shape == (1, 3, 64, 64)
     root = made / "train_c"
-    given = TrainOptions(kind="pairs", root=str(root), crop=64)
+    given = TrainOptions(kind="pairs", root=str(root), crop_size=64)
     assert open_data(given).batch(given, 0).views is None
 
 
@@ -116,13 +116,13 @@ def test_photographs_that_cannot_be_used_are_named(photos, tmp_path):
     for photo in photos.iterdir():
         shutil.copy(photo, tmp_path)
     (tmp_path / "broken.png").write_bytes(b"no image")
-    given = TrainOptions(root=str(tmp_path), crop=64)
+    given = TrainOptions(root=str(tmp_path), crop_size=64)
     with pytest.raises(FileError, match=r"broken\.png"):
         open_data(given)
-    skipping = TrainOptions(root=str(tmp_path), crop=64, skip_bad=True)
+    skipping = TrainOptions(root=str(tmp_path), crop_size=64, skip_bad=True)
     assert list(open_data(skipping).skipped) == [str(tmp_path / "broken.png")]
-    with pytest.raises(FileError, match="need 300"):
-        open_data(TrainOptions(root=str(photos), crop=256))
+    with pytest.raises(FileError, match="at least 300x300 are needed"):
+        open_data(TrainOptions(root=str(photos), crop_size=256))
 
 
 def test_missing_data_is_said(tmp_path):

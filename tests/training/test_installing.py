@@ -74,9 +74,9 @@ def test_a_run_that_cannot_begin_leaves_its_folder_free(tmp_path):
     options = {"kind": "pairs", "root": str(tmp_path / "pairs"), "channels": 4}
     run = tmp_path / "run"
     with pytest.raises(FileError, match="at least 32x32 are needed"):
-        next(train(TrainOptions(crop=32, **options), run))
+        next(train(TrainOptions(crop_size=32, **options), run))
     assert RunFolder(run).is_free
-    steps = train(TrainOptions(crop=16, crops=1, **options), run)
+    steps = train(TrainOptions(crop_size=16, validation_crops=1, **options), run)
     assert next(steps).done == 1
     steps.close()
     assert not RunFolder(run).is_free

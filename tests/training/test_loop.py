@@ -120,7 +120,7 @@ def test_stopping_at_a_yield_keeps_everything(options, tmp_path, stopped):
 
 def test_a_killed_run_goes_on_to_the_same_weights(options, photos, tmp_path):
     """SIGKILL at a random moment, twice; in the end all is as if nothing had happened."""
-    given = options(steps=40, save=2, validate=10)
+    given = options(steps=40, save_every=2, validate_every=10)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(train(given, whole))
     chance = random.Random()
@@ -152,7 +152,8 @@ def test_an_interrupt_ends_the_step_and_keeps_the_run(options, photos, tmp_path)
     run = tmp_path / "run"
     process = subprocess.Popen(
         [sys.executable, "-m", "napari_kpac", "train", "--preset", "smoke", "--root", str(photos),
-         "-o", str(run), "--crop", "32", "--steps", "100000", "--save", "50000", "--channels", "4"],
+         "-o", str(run), "--crop-size", "32", "--steps", "100000", "--save-every", "50000",
+         "--channels", "4"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not (run / "metrics.csv").exists() or len(rows(run)) < 2:
@@ -185,7 +186,8 @@ def test_two_processes_follow_one(options, tmp_path):
     losses = []
     for devices in (1, 2):
         run = tmp_path / f"run{devices}"
-        given = options(steps=20, batch=4, validate=1, crops=1, devices=devices, device="cpu")
+        given = options(steps=20, batch_size=4, validate_every=1, validation_crops=1,
+                        devices=devices, device="cpu")  # fmt: skip
         subprocess.run(command(given, run), check=True, capture_output=True, env=ONE_THREAD)
         losses.append([float(row["loss"]) for row in rows(run)])
     assert len(losses[0]) == 20
@@ -196,8 +198,8 @@ def test_two_processes_follow_one(options, tmp_path):
 def two_processes(options, tmp_path):
     """A run of two processes that has saved its state, and the process that was started last."""
     run = tmp_path / "run"
-    given = options(steps=100_000, batch=4, validate=50_000, crops=1, save=10, devices=2,
-                    device="cpu")  # fmt: skip
+    given = options(steps=100_000, batch_size=4, validate_every=50_000, validation_crops=1,
+                    save_every=10, devices=2, device="cpu")  # fmt: skip
     process = subprocess.Popen(command(given, run), stderr=subprocess.PIPE, env=ONE_THREAD)
     wait_for(lambda: (run / "state.safetensors").exists() or process.poll() is not None)
     (other,) = psutil.Process(process.pid).children()
@@ -264,13 +266,13 @@ def test_fabric_learns_the_same(options, tmp_path):
     """What several accelerators would use, on one CPU."""
     pytest.importorskip("lightning_fabric", reason="needs the extra train")
     from napari_kpac.training.loop import run_with
-    from napari_kpac.training.processes import Together
+    from napari_kpac.training.processes import FabricProcesses
     from napari_kpac.training.run_folder import RunFolder
 
     given = options(device="cpu", devices=1)
     finish(train(given, tmp_path / "one"))
     folder = RunFolder(tmp_path / "other")
-    finish(run_with(given, folder, Together(given), resumed=False))
+    finish(run_with(given, folder, FabricProcesses(given), resumed=False))
     assert equal(tmp_path / "one", tmp_path / "other")
 
 
@@ -278,7 +280,7 @@ def test_bfloat16_learns_nearly_the_same(options, tmp_path):
     losses = []
     for precision in ("float32", "bfloat16"):
         run = tmp_path / precision
-        finish(train(options(precision=precision, validate=1, device="cpu"), run))
+        finish(train(options(precision=precision, validate_every=1, device="cpu"), run))
         losses.append([float(row["loss"]) for row in rows(run)])
     assert losses[1] == pytest.approx(losses[0], rel=0.02)
     assert losses[1] != losses[0]
@@ -291,8 +293,9 @@ def command(given, run):
     flags = [
         f"--{name.replace('_', '-')}={value}"
         for name, value in given.to_dict().items()
-        if name in ("channels", "crop", "batch", "largest", "shrink", "steps", "warmup", "name",
-                    "validate", "crops", "save", "threads", "devices", "device")
+        if name in ("channels", "crop_size", "batch_size", "max_radius", "shrink", "steps",
+                    "warmup", "name", "validate_every", "validation_crops", "save_every", "threads",
+                    "devices", "device")
     ]  # fmt: skip
     roots = [f"--root={root}" for root in given.root]
     call = [sys.executable, "-m", "napari_kpac", "train", "--preset", str(plain)]
@@ -304,7 +307,7 @@ def test_the_second_phase_uses_the_perceptual_loss(options, tmp_path):
     save_file(random_vgg(), file)
     results = []
     for weight in (0.0, 1.0):
-        given = options(steps=2, fine_steps=2, vgg=str(file), perceptual=weight, crop=32)
+        given = options(steps=2, fine_steps=2, vgg=str(file), perceptual=weight, crop_size=32)
         stages = [event.stage for event in train(given, tmp_path / f"run{weight}")]
         assert stages == ["training", "training", "fine-tuning", "fine-tuning"]
         results.append(tensors(tmp_path / f"run{weight}"))
@@ -340,11 +343,11 @@ def test_a_loss_that_is_no_number_stops_the_run(options, tmp_path, monkeypatch):
     from napari_kpac.training import loop
 
     run = tmp_path / "run"
-    steps = train(options(save=1), run)
+    steps = train(options(save_every=1), run)
     next(steps)
     before = tensors(run)
     monkeypatch.setattr(loop, "mean_absolute_error", lambda *_: torch.tensor(float("nan")))
-    with pytest.raises(TrainingError, match="lower rate"):
+    with pytest.raises(TrainingError, match="lower learning rate"):
         next(steps)
     assert all(torch.equal(before[name], tensor) for name, tensor in tensors(run).items())
 

@@ -10,18 +10,25 @@ import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, FileError, WeightsError
 from napari_kpac.network import KPACConfig
 from napari_kpac.training import TrainOptions
-from napari_kpac.training.losses import alpha_targets, attention_loss, mean_absolute_error
-from napari_kpac.training.options import rate_at
-from napari_kpac.training.perceptual import PerceptualLoss, layout, read_vgg
-from napari_kpac.training.starting import FIRST, start_network, transfer
+from napari_kpac.training.losses import (
+    PerceptualLoss,
+    alpha_targets,
+    attention_loss,
+    mean_absolute_error,
+    vgg_features,
+)
+from napari_kpac.training.options import learning_rate_at
 from napari_kpac.training.state import (
-    Average,
+    FIRST_LAYER,
+    AveragedWeights,
     Counters,
     is_attention,
     load_state,
     make_optimiser,
     save_state,
-    set_rate,
+    set_learning_rate,
+    start_network,
+    transfer,
 )
 from napari_kpac.weights import ModelCard, save_network
 
@@ -52,10 +59,15 @@ def test_attention_loss_is_smallest_at_its_target():
 
 def test_the_rate_rises_falls_and_changes_phase():
     options = TrainOptions(
-        steps=100, warmup=10, rate=1e-3, final_rate=0.1, fine_steps=5, fine_rate=7e-6
+        steps=100,
+        warmup=10,
+        learning_rate=1e-3,
+        final_learning_rate=0.1,
+        fine_steps=5,
+        fine_learning_rate=7e-6,
     )
     rates = [
-        rate_at(step - phase.begin, phase.options)
+        learning_rate_at(step - phase.begin, phase.options)
         for phase in options.schedule()
         for step in range(phase.begin, phase.end)
     ]
@@ -65,14 +77,14 @@ def test_the_rate_rises_falls_and_changes_phase():
     assert rates[55] == pytest.approx(1e-3 * (0.1 + 0.9 * (1 + math.cos(math.pi / 2)) / 2))
     assert rates[10:100] == sorted(rates[10:100], reverse=True)
     assert rates[100:] == [7e-6] * 5
-    steady = TrainOptions(steps=100, warmup=0, rate=1e-3, final_rate=1.0)
-    assert {rate_at(step, steady) for step in range(100)} == {1e-3}
+    steady = TrainOptions(steps=100, warmup=0, learning_rate=1e-3, final_learning_rate=1.0)
+    assert {learning_rate_at(step, steady) for step in range(100)} == {1e-3}
 
 
 def test_attention_has_a_rate_of_its_own():
     net = kpac.build(KPACConfig(channels=4))
     optimiser = make_optimiser(net, TrainOptions())
-    set_rate(optimiser, 1e-3, 0.05)
+    set_learning_rate(optimiser, 1e-3, 0.05)
     names = {id(p): name for name, p in net.named_parameters()}
     for group in optimiser.param_groups:
         for parameter in group["params"]:
@@ -83,7 +95,7 @@ def test_attention_has_a_rate_of_its_own():
 
 def test_the_average_follows_its_formula():
     net = torch.nn.Linear(1, 1, bias=False)
-    average, expected = Average(net, 0.5), float(net.weight.detach())
+    average, expected = AveragedWeights(net, 0.5), float(net.weight.detach())
     for step in range(20):
         with torch.no_grad():
             net.weight.fill_(step)
@@ -127,7 +139,7 @@ def test_two_levels_start_with_what_fits(tmp_path):
 
 def test_a_single_network_from_a_dual_one():
     dual, single = kpac.build(KPACConfig(channels=4, views=2)), kpac.build(KPACConfig(channels=4))
-    assert FIRST in transfer(dual, single)
+    assert FIRST_LAYER in transfer(dual, single)
     image = torch.rand(1, 3, 32, 32)
     torch.testing.assert_close(single(image), dual(image, (image, image)))
 
@@ -143,7 +155,7 @@ def test_a_state_comes_back_whole(tmp_path):
 
     def fresh(seed):
         net = kpac.build(KPACConfig(channels=4), seed=seed)
-        return net, make_optimiser(net, options), Average(net, 0.9)
+        return net, make_optimiser(net, options), AveragedWeights(net, 0.9)
 
     net, optimiser, average = fresh(1)
     for step in range(3):
@@ -166,7 +178,7 @@ def test_a_state_comes_back_whole(tmp_path):
 
 def test_damaged_and_foreign_states_are_refused(tmp_path):
     net = kpac.build(KPACConfig(channels=4))
-    given = net, make_optimiser(net, TrainOptions()), Average(net, 0.9)
+    given = net, make_optimiser(net, TrainOptions()), AveragedWeights(net, 0.9)
     path = tmp_path / "state.safetensors"
     with pytest.raises(FileError, match="no state to resume"):
         load_state(path, *given)
@@ -187,14 +199,13 @@ def test_damaged_and_foreign_states_are_refused(tmp_path):
 
 def random_vgg():
     generator = torch.Generator().manual_seed(0)
-    weights = {}
-    for name, inputs, outputs in layout():
-        weights[f"{name}.weight"] = torch.randn(outputs, inputs, 3, 3, generator=generator) * 0.05
-        weights[f"{name}.bias"] = torch.randn(outputs, generator=generator) * 0.05
-    return weights
+    return {
+        f"features.{name}": torch.randn(tensor.shape, generator=generator) * 0.05
+        for name, tensor in vgg_features().state_dict().items()
+    }
 
 
-def test_the_perceptual_loss_is_vgg_up_to_conv4_4():
+def test_the_perceptual_loss_is_vgg_up_to_conv4_4(tmp_path):
     """Against the same layers written out as modules, in torchvision's order."""
     from torch import nn
 
@@ -217,24 +228,26 @@ def test_the_perceptual_loss_is_vgg_up_to_conv4_4():
         return (((image + 1) / 2).clip(0, 1) - mean) / std
 
     first, second = (reference(normalised(image)) for image in images)
-    loss = PerceptualLoss(weights)(*images)
+    save_file(weights, tmp_path / "vgg.safetensors")
+    loss = PerceptualLoss(str(tmp_path / "vgg.safetensors"))(*images)
     torch.testing.assert_close(loss, ((first - second) ** 2).mean())
 
 
 def test_vgg_weights_are_checked_before_training(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(WeightsError, match="needs VGG-19 weights"):
-        read_vgg()
+        PerceptualLoss()
     file = tmp_path / "hub" / "checkpoints" / "vgg19-dcbb9e9d.pth"
     file.parent.mkdir(parents=True)
     torch.save(random_vgg(), file)
     with pytest.raises(WeightsError, match="SHA-256"):
-        read_vgg()
+        PerceptualLoss()
     good = tmp_path / "vgg.safetensors"
     save_file(random_vgg(), good)
-    assert set(read_vgg(str(good))) == set(random_vgg())
+    loaded = PerceptualLoss(str(good)).state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in random_vgg().items())
     partial = random_vgg()
     del partial["features.25.weight"]
     save_file(partial, good)
     with pytest.raises(WeightsError, match=r"features\.25\.weight"):
-        read_vgg(str(good))
+        PerceptualLoss(str(good))

@@ -6,18 +6,16 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.network import KPACConfig
-from napari_kpac.training.examples import collate, open_data
-from napari_kpac.training.loop import _target
-from napari_kpac.training.losses import alpha_targets, attention_loss
-from napari_kpac.training.steering import (
-    KINDS,
+from napari_kpac.training.examples import (
+    STEERING_KINDS,
     Steering,
     as_alpha_sees,
     coarse,
+    collate,
     draw_steering,
-    steered_target,
-    strength,
+    open_data,
 )
+from napari_kpac.training.losses import alpha_targets, attention_loss, steered_target, strength
 from napari_kpac.training.validation import run
 from tests.training.conftest import lively_net
 
@@ -77,7 +75,8 @@ def test_the_target_lies_between_blurred_and_sharp():
 
 def drawn(count=400, known=True):
     return [
-        draw_steering(np.random.default_rng(seed), 2, 5, 32, known=known) for seed in range(count)
+        draw_steering(np.random.default_rng(seed), (2, 5), 32, share=1, known=known)
+        for seed in range(count)
     ]
 
 
@@ -93,7 +92,7 @@ def kind_of(steering: Steering) -> str:
 def test_all_kinds_are_drawn_and_stay_within_bounds():
     found = drawn()
     kinds = [kind_of(each) for each in found]
-    for kind in KINDS:
+    for kind in STEERING_KINDS:
         assert 0.15 < kinds.count(kind) / len(kinds) < 0.35, kind
     for each, kind in zip(found, kinds, strict=True):
         assert 0 <= each.gains.min() <= each.gains.max() <= 1
@@ -134,17 +133,17 @@ def test_masks_are_as_smooth_as_alpha():
 
 
 def test_a_batch_has_gains_in_its_share(options):
-    given = options(batch=40, steering=0.3)
+    given = options(batch_size=40, steering=0.3)
     examples = open_data(given).batch(given, 0, attention=(2, 5))
     changed = (examples.gains.flatten(1) != 1).any(1) | (examples.mask.flatten(1) != 1).any(1)
     assert 4 <= int(changed.sum()) <= 20
     assert open_data(given).batch(given, 0).gains is None
-    off = options(batch=4, steering=0.0)
+    off = options(batch_size=4, steering=0.0)
     assert open_data(off).batch(off, 0, attention=(2, 5)).gains is None
 
 
 def test_processes_draw_what_one_would(options):
-    given = options(batch=4, steering=1.0)
+    given = options(batch_size=4, steering=1.0)
     data = open_data(given)
     whole = data.batch(given, 3, attention=(2, 5))
     parts = [data.batch(given, 3, rank, 2, attention=(2, 5)) for rank in (0, 1)]
@@ -154,7 +153,7 @@ def test_processes_draw_what_one_would(options):
 
 def test_gains_act_on_alpha_and_the_loss_sees_it_before(options):
     net = lively_net()
-    given = options(batch=1, steering=1.0)
+    given = options(batch_size=1, steering=1.0)
     examples = open_data(given).batch(given, 0, attention=(2, 5))
     plain, changed = [], []
     with torch.no_grad():
@@ -205,7 +204,7 @@ def test_a_tiny_network_learns_to_obey(one_thread):
             optimiser.zero_grad()
             alphas = []
             output = run(net, batch, alphas)
-            loss = (output - _target(batch)).abs().mean()
+            loss = (output - batch.target()).abs().mean()
             loss = loss + 0.03 * attention_loss(alphas, batch.radius)
             loss.backward()
             optimiser.step()

@@ -15,8 +15,9 @@ from napari_kpac.datasets.pairs import Pair
 from napari_kpac.datasets.photographs import PLAIN
 from napari_kpac.images import write_image
 from napari_kpac.training.examples import Data, collate, open_data
-from napari_kpac.training.processes import Alone
+from napari_kpac.training.processes import Processes
 from napari_kpac.training.validation import (
+    BINS,
     _fitted_error,
     figure_names,
     run,
@@ -55,7 +56,7 @@ def test_every_figure_is_what_it_says(options):
         lambda rng, now, index: real[index],
     )
     net = lively_net()
-    scores = validate(net, data, options(crops=4), ALONE)
+    scores = validate(net, data, options(validation_crops=4), ALONE)
 
     def gain(each, gains=None):
         examples = collate([each])
@@ -83,6 +84,16 @@ def test_every_figure_is_what_it_says(options):
     assert scores.figures()["cost of muting 3 1-2 px"] == scores.muting[3]["1-2 px"]
 
 
+def test_validation_has_the_bins_of_the_benchmark_and_one_more():
+    from napari_kpac.evaluation import bins
+
+    assert bins.BINS == ((0, 1), (1, 2), (2, 4), (4, 8), (8, 12))
+    assert (*bins.BINS, (12, 20)) == BINS
+    assert [name for name in figure_names(0) if name.startswith("gain ")][-1] == (
+        "gain with noise 12-20 px"
+    )
+
+
 def test_exposure_does_not_count_on_real_pairs():
     sharp = torch.rand(1, 3, 16, 16) * 2 - 1
     other = sharp * torch.tensor([0.5, 0.9, 1.3])[:, None, None] + 0.2
@@ -96,7 +107,7 @@ def test_networks_without_alphas_have_no_costs_of_muting(options):
         def forward(self, image, views=None, modulate=None):
             return image
 
-    given = options(crops=2)
+    given = options(validation_crops=2)
     scores = validate(Same(), open_data(given), given, ALONE)
     assert scores.muting == ()
     assert scores.gains["all"] == pytest.approx(0, abs=1e-6)
@@ -105,7 +116,7 @@ def test_networks_without_alphas_have_no_costs_of_muting(options):
 
 def test_two_processes_find_what_one_does(options):
     """Each takes every other crop; their sums make the same scores."""
-    given = options(crops=6)
+    given = options(validation_crops=6)
     data = open_data(given)
     net = lively_net()
     alone = validate(net, data, given, ALONE)
@@ -124,7 +135,9 @@ def test_two_processes_find_what_one_does(options):
 
 def test_radii_come_from_a_continuum(options):
     """Whatever a phase is built on, and without its noise."""
-    given = options(radii=(1.5, 3.0), spread=0.0, largest=20.0, crop=32, shrink=0.5, noisy=1.0)
+    given = options(
+        radii=(1.5, 3.0), spread=0.0, max_radius=20.0, shrink=0.5, noise_probability=1.0
+    )
     data = open_data(given)
     crops = [data.held_out(given, index) for index in range(0, 40, 2)]
     radii = sorted(float(each.radius.max()) for each in crops)
@@ -133,7 +146,7 @@ def test_radii_come_from_a_continuum(options):
     assert radii[0] < 1.2
     assert radii[-1] > 10
     assert max(b / a for a, b in pairwise(radii)) < 2
-    assert PLAIN.noisy == 0
+    assert PLAIN.noise_probability == 0
 
 
 def test_scores_are_in_the_card_and_the_table(options, photos, tmp_path):
@@ -141,7 +154,7 @@ def test_scores_are_in_the_card_and_the_table(options, photos, tmp_path):
     from napari_kpac.training import train
     from napari_kpac.training.run_folder import RunFolder
 
-    trained = finish(train(options(crops=6, largest=20.0), tmp_path / "run"))
+    trained = finish(train(options(validation_crops=6, max_radius=20.0), tmp_path / "run"))
     figures = kpac.load(trained.model).card.figures
     assert "validation cost of muting everything all" in figures
     assert "validation gain with noise all" in figures
@@ -167,15 +180,21 @@ def test_real_pairs_are_mixed_in_and_scored(options, photos, tmp_path):
     folder = real_pairs(tmp_path / "real", photos)
     (folder / "MANIFEST.csv").write_text("file,split\n0.png,train\n1.png,train\n2.png,val\n")
     given = options(
-        pairs=(str(folder),), paired=0.5, uniform=0.3, scenes=0.2, focused=0.0, batch=40, crops=2
+        pairs_root=(str(folder),),
+        paired=0.5,
+        uniform=0.3,
+        scenes=0.2,
+        focused=0.0,
+        batch_size=40,
+        validation_crops=2,
     )
     data = open_data(given)
     unknown = data.batch(given, 0).radius.isnan().flatten(1).all(1)
     assert 10 <= int(unknown.sum()) <= 30
     assert "2 pairs (pairs, real)" in data.about
     net = lively_net()
-    scores = validate(net, data, given, Alone(given))
+    scores = validate(net, data, given, Processes(given))
     assert scores.real is not None
     assert "real gain" in scores.figures()
-    alone = open_data(replace(given, pairs=(), batch=8))
-    assert not alone.batch(replace(given, pairs=(), batch=8), 0).radius.isnan().any()
+    alone = open_data(replace(given, pairs_root=(), batch_size=8))
+    assert not alone.batch(replace(given, pairs_root=(), batch_size=8), 0).radius.isnan().any()

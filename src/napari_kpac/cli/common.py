@@ -154,24 +154,17 @@ def add_options(
         flag = "--" + name.replace("_", "-")
         text = item.metadata["help"]
         shown = f"{text} (default: {item.default})" if item.default is not None else text
+        keywords: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS}
         if "bool" in str(item.type):
-            group.add_argument(
-                flag,
-                dest=item.name,
-                action=argparse.BooleanOptionalAction,
-                default=argparse.SUPPRESS,
-                help=shown,
-            )
+            keywords["action"] = argparse.BooleanOptionalAction
         else:
-            group.add_argument(
-                flag,
-                dest=item.name,
-                action="append" if item.metadata["many"] else "store",
-                type=_checked(item.metadata["parse"]),
-                default=argparse.SUPPRESS,
-                metavar=name.split("_")[-1].upper(),
-                help=shown,
-            )
+            keywords["action"] = "append" if item.metadata["many"] else "store"
+            keywords["type"] = _checked(item.metadata["parse"])
+            keywords["metavar"] = name.split("_")[-1].upper()
+        group.add_argument(flag, help=shown, **keywords)
+        for alias in item.metadata["aliases"]:  # not shown, but accepted as before
+            earlier = "--" + alias.replace("_", "-")
+            group.add_argument(earlier, help=argparse.SUPPRESS, **keywords)
 
 
 def given_options(given: argparse.Namespace, record: type[Any]) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def _followed(steps: Steps[Trained], *, as_json: bool) -> Trained | None:
 
 
 def _line(progress: TrainProgress) -> str:
-    """Put a validation into one line."""
+    """Return a validation as one line."""
     scores = progress.scores
     if scores is None:
         return ""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from napari_kpac.core.errors import ConfigError, WeightsError
 
+T = TypeVar("T")
 RangeName = Literal["auto", "dtype", "unit", "percentile"]
 RangeRule = RangeName | tuple[float, float]
 Tile = int | Literal["auto"] | None
@@ -131,13 +132,94 @@ def check_name(name: object) -> str:
 
 
 def option(
-    default: Any, help: str, parse: Callable[[str], Any] = str, *, many: bool = False
+    default: Any,
+    help: str,
+    parse: Callable[[str], Any] = str,
+    *,
+    many: bool = False,
+    limits: tuple[float, float] | None = None,
+    choices: tuple[Any, ...] = (),
+    aliases: tuple[str, ...] = (),
 ) -> Any:
-    """Declare a field with the words that every interface shows for it, and how to read it.
+    """Declare a field of an options record, with what every interface needs to know of it.
 
-    A field of ``many`` is a tuple whose values are given one by one.
+    Parameters
+    ----------
+    default
+        Its value where nothing else is given.
+    help
+        What it is, as every interface shows it.
+    parse
+        Reads its value from a text.
+    many
+        Whether the field is a tuple whose values are given one by one.
+    limits
+        Smallest and largest number (see :func:`check_values`).
+    choices
+        All values that it may have, where they are few.
+    aliases
+        Earlier names, still accepted by command lines, presets and files of ours.
     """
-    return field(default=default, metadata={"help": help, "parse": parse, "many": many})
+    metadata = {
+        "help": help,
+        "parse": parse,
+        "many": many,
+        "limits": limits,
+        "choices": choices,
+        "aliases": aliases,
+    }
+    return field(default=default, metadata=metadata)
+
+
+def number(
+    default: float,
+    help: str,
+    low: float,
+    high: float = math.inf,
+    *,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Declare a field that is a number, of the type of its default, from ``low`` to ``high``."""
+    return option(default, help, type(default), limits=(low, high), aliases=aliases)
+
+
+def check_values(options: Any) -> None:
+    """Raise unless every field of a record keeps to its limits and choices; None is not checked."""
+    for item in fields(options):
+        value = getattr(options, item.name)
+        choices, limits = item.metadata.get("choices"), item.metadata.get("limits")
+        if choices and value not in choices:
+            names = ", ".join(map(str, choices))
+            raise ConfigError(f"{item.name}={value!r}: must be one of {names}")
+        if limits and value is not None:
+            low, high = limits
+            if not is_number(value) or not low <= value <= high:
+                raise ConfigError(f"{item.name}={value!r}: must lie in {low:g}..{high:g}")
+
+
+def rename_aliases(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by the names that the fields of a record have today.
+
+    Raises
+    ------
+    ConfigError
+        If an option is given by two of its names.
+    """
+    today = {old: item.name for item in fields(record) for old in item.metadata.get("aliases", ())}
+    renamed: dict[str, Any] = {}
+    for name, value in values.items():
+        new = today.get(name, name)
+        if new in renamed:
+            raise ConfigError(f"{new} is given twice, once by an earlier name; give it once")
+        renamed[new] = value
+    return renamed
+
+
+def select_options(record: type[T], options: Any, **changes: Any) -> T:
+    """Make a record from the fields that it shares with other options, and from changes."""
+    there = {item.name for item in fields(options)}
+    shared = [item.name for item in fields(record) if item.name in there]  # type: ignore[arg-type]
+    return record(**{name: getattr(options, name) for name in shared} | changes)
 
 
 def parse_numbers(text: str) -> tuple[float, ...]:

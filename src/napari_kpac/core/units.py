@@ -1,11 +1,12 @@
-"""Names of units of length and time, as programs and files spell them.
+"""Names of units of length and time, as programs and files spell them; ranges of blur radii.
 
 Not for: sizes of pixels (detection.files, images).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 PIXEL = "pixel"
 _LONG = {
@@ -34,6 +35,24 @@ _SHORT = {
 }
 SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 """Seconds in each unit of time."""
+
+
+class RadiusBin(NamedTuple):
+    """A range of blur radii in pixels."""
+
+    low: float
+    high: float
+
+    @property
+    def label(self) -> str:
+        """Name in tables and columns."""
+        return f"{self.low:g}-{self.high:g}"
+
+
+RADIUS_BINS = tuple(RadiusBin(*edges) for edges in pairwise((0, 1, 2, 4, 8, 12)))
+"""Ranges by which the benchmark reports scores; validations add larger radii."""
+MIN_BIN_SHARE = 0.01
+"""Share of an image's pixels from which on it counts in a bin."""
 
 
 def short_unit(unit: Any) -> str:

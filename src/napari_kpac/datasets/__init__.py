@@ -1,7 +1,7 @@
 """Datasets of blurred and sharp images: DPDD, CUHK, folders of pairs, synthetic pairs.
 
-Every name is imported on first use. Not for: the optics of blur (optics), or training with the
-pairs (training).
+Loads nothing heavy before it is used; the names are in ``__init__.pyi``. Not for: the optics of
+blur (optics), or training with the pairs (training).
 """
 
 import lazy_loader

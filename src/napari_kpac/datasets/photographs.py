@@ -1,11 +1,10 @@
 """Sharp photographs: finding and reading them, and training pairs that are made of them on the fly.
 
-Not for: pairs that lie in files (pairs, dpdd, folders), or how blur looks (optics).
+Not for: pairs that lie in files (folders), or how blur looks (optics).
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections import OrderedDict
@@ -21,30 +20,26 @@ from PIL import Image
 from skimage.transform import resize
 from torch.nn.functional import interpolate
 
-from napari_kpac.core.errors import ConfigError, FileError, KpacError
-from napari_kpac.core.files import read_text
-from napari_kpac.datasets.matching import Faults
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.datasets.matching import Problems, check_problems, choose_split, same_size
+from napari_kpac.datasets.options import DefocusOptions, SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair, read_rgb
 from napari_kpac.images import image_size, list_images
 from napari_kpac.optics import radius_map, random_lens
 from napari_kpac.optics.pixels import ToneCurve, from_unit, to_unit
 from napari_kpac.optics.synthesis import Noise, defocus_batch
 
-MANIFEST = "MANIFEST.csv"
-"""File of a folder that says in its columns ``file`` and ``split`` what each image is for."""
-MOST_BYTES = 100_000_000
+CACHE_BYTES = 2 * 10**9
+"""Of decoded photographs that are kept."""
+TRIES = 6
+"""Places that are looked at for a patch that is sharp in the photograph."""
+
+Content = Literal["uniform", "scenes", "focused"]
+"""Crops of one radius all over, of scenes with depth, and in focus."""
 
 
 def find_photos(paths: Iterable[Path]) -> list[Path]:
-    """List photographs: files as they are given, of folders all images by name.
-
-    Raises
-    ------
-    FileError
-        If a file or folder does not exist.
-    ConfigError
-        If there are no photographs.
-    """
+    """List photographs, of which there must be some: files as given, of folders all images."""
     paths = list(paths)
     photos: list[Path] = []
     for path in paths:
@@ -70,80 +65,24 @@ def read_photo(path: Path, size: int | None = None) -> npt.NDArray[np.float32]:
     return sharp
 
 
-def split_of(root: Path) -> dict[str, str] | None:
-    """Read which split each file of a folder belongs to; None where no manifest says so."""
-    path = root / MANIFEST
-    if not path.exists():
-        return None
-    try:
-        rows = csv.DictReader(io.StringIO(read_text(path, MOST_BYTES), newline=""))
-        return {row["file"] or "": row["split"] or "" for row in rows}
-    except (FileError, ValueError, KeyError, csv.Error) as error:
-        raise FileError(
-            f"cannot read {path}: {error}; it needs the columns file and split"
-        ) from error
-
-
 def photos_of_split(root: Path, split: str) -> list[Path]:
     """List the photographs of one split of a folder; without a manifest, all of them."""
     return choose_split(find_photos([root]), root, split)
 
 
-def choose_split(images: Iterable[Path], root: Path, split: str) -> list[Path]:
-    """Return the images that a folder's manifest puts into a split; without one, all of them.
-
-    The manifest may name an image with another ending.
-
-    Raises
-    ------
-    ConfigError
-        If the manifest puts none of them there.
-    """
-    splits = split_of(root)
-    if splits is None:
-        return list(images)
-    stems = {Path(name).stem: each for name, each in splits.items()}
-    chosen = [image for image in images if splits.get(image.name, stems.get(image.stem)) == split]
-    if not chosen:
-        known = ", ".join(sorted(set(splits.values()))) or "none"
-        raise ConfigError(f"{root} has no images of split {split!r}; its splits: {known}")
-    return chosen
-
-
-CACHE = 2 * 10**9
-"""Bytes of decoded photographs that are kept."""
-TRIES = 6
-"""Places that are looked at for a patch that is sharp in the photograph."""
-
-
-Content = Literal["uniform", "scenes", "focused"]
-"""Crops of one radius all over, of scenes with depth, and in focus."""
-
-
 @dataclass(frozen=True)
-class Blurring:
-    """How the crops are put out of focus, and what a camera makes of them."""
+class Blurring(DefocusOptions, SensorOptions):
+    """How the crops are put out of focus, and what a camera makes of them.
 
-    smallest: float = 0.4
-    largest: float = 20.0
-    """Radii in pixels; in between they are drawn log-uniformly, so that small ones are frequent."""
-    radii: tuple[float, ...] = ()
-    """Crops of one radius have one of these, times a factor; all radii where there are none."""
-    spread: float = 0.36
-    """Largest logarithm of that factor."""
+    Radii are drawn log-uniformly, so that small ones are frequent; so are small sigmas of noise.
+    """
+
+    min_radius: float = 0.4
+    """In pixels."""
     layers: int = 12
     """Layers of a radius map at most."""
-    shrink: float = 0.5
-    """Photographs are made smaller by a factor drawn from this number to 1."""
     sharpness: float = 0.3
     """Patches less sharp than this (see :func:`sharpness`) are passed over."""
-    shot: float = 2e-4
-    read: float = 2e-3
-    highlights: float = 2.0
-    noise: float = 0.03
-    """Largest sigma of the noise of the blurred image; small ones are more frequent."""
-    noisy: float = 0.5
-    """Share of the crops with such noise."""
     tones: float = 0.6
     """Share with a random tone curve instead of that of sRGB."""
     colours: float = 0.15
@@ -153,39 +92,35 @@ class Blurring:
     jpeg: float = 1 / 3
     """Share whose blurred image was compressed as JPEG."""
     dual: bool = False
+    """Whether dual-pixel views are made as well."""
 
 
-PLAIN = Blurring(noisy=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0.0)
+PLAIN = Blurring(noise_probability=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0.0)
 """Blur without what a camera adds, but for mild noise of its sensor."""
 
 
 class Photographs:
-    """Sharp photographs, of which any number of different crops can be made into pairs."""
+    """Sharp photographs, of which any number of different crops can be made into pairs.
+
+    All must be readable, and have room for crops of ``size`` with a blur of ``max_radius``; with
+    ``skip_bad`` the others are left out, and are in ``skipped``.
+    """
 
     def __init__(
         self,
         photos: Sequence[Path],
         *,
         size: int = 1,
-        largest: float = 0.0,
+        max_radius: float = 0.0,
         skip_bad: bool = False,
     ) -> None:
-        """Check that every photograph can be read and is large enough.
-
-        Parameters
-        ----------
-        photos
-            Their files.
-        size, largest
-            Side of the crops and largest radius of the blur that there must be room for.
-        skip_bad
-            Go on without photographs that cannot be used; they are in ``skipped``.
-        """
         self._kept: OrderedDict[Path, npt.NDArray[np.uint8]] = OrderedDict()
-        faults = Faults()
-        needed = size + 2 * _margin(largest)
-        self.photos = [photo for photo in photos if _large_enough(photo, needed, faults)]
-        self.skipped = faults.settle(skip_bad, len(self.photos))
+        needed = size + 2 * _margin(max_radius)
+        self.skipped: Problems = {}
+        self.photos = [
+            photo for photo in photos if same_size({photo: image_size}, self.skipped, needed)
+        ]
+        check_problems(self.skipped, skip_bad=skip_bad, left=len(self.photos))
 
     def crop(
         self,
@@ -196,16 +131,16 @@ class Photographs:
     ) -> Pair:
         """Make a pair of ``size`` x ``size`` pixels; the generator alone decides which."""
         how = how or Blurring()
-        reach = _reach(rng, how, content)
-        margin = _margin(reach)
+        largest = _draw_radius(rng, how, content)
+        margin = _margin(largest)
         photo = self.photos[int(rng.integers(len(self.photos)))]
         sharp = self._patch(photo, size + 2 * margin, how, rng)
         if rng.uniform() < how.grey:
             sharp = _grey(sharp, rng)
         radius = (
-            radius_map((sharp.shape[1], sharp.shape[2]), rng, largest=reach)
+            radius_map((sharp.shape[1], sharp.shape[2]), rng, largest=largest)
             if content == "scenes"
-            else np.full(sharp.shape[1:], reach * rng.choice((-1, 1)), np.float32)
+            else np.full(sharp.shape[1:], largest * rng.choice((-1, 1)), np.float32)
         )
         curve = ToneCurve.draw(rng) if rng.uniform() < how.tones else None
         factors = np.clip(rng.normal(1, 0.04, 3), 0.9, 1.1)
@@ -222,13 +157,20 @@ class Photographs:
             linear=curve is not None,
             generator=torch.Generator().manual_seed(int(rng.integers(2**31))),
         )
-        sensor = _Sensor.draw(rng, how)
+        noisy, strength, grows, compressed = rng.uniform(size=4)
+        quality = int(rng.integers(60, 99))
         inner = slice(margin, margin + size)
 
         def finished(batch: torch.Tensor) -> Floats:
             values = batch[0] if curve is None else curve.encode(batch[0])
-            taken = sensor.take(values.permute(1, 2, 0).numpy(), rng)
-            return np.ascontiguousarray(taken[inner, inner])
+            stored = _stored(
+                values.permute(1, 2, 0).numpy(),
+                rng,
+                sigma=how.noise * strength**2 if noisy < how.noise_probability else 0.0,
+                grows=grows < 0.5,
+                quality=quality if compressed < how.jpeg else None,
+            )
+            return np.ascontiguousarray(stored[inner, inner])
 
         views = None
         if made.left is not None and made.right is not None:
@@ -271,50 +213,36 @@ class Photographs:
             return self._kept[photo]
         pixels = from_unit(read_photo(photo), np.uint8)
         self._kept[photo] = pixels
-        while sum(kept.nbytes for kept in self._kept.values()) > CACHE and len(self._kept) > 1:
+        while (
+            sum(kept.nbytes for kept in self._kept.values()) > CACHE_BYTES and len(self._kept) > 1
+        ):
             self._kept.popitem(last=False)
         return pixels
 
 
-@dataclass(frozen=True)
-class _Sensor:
-    """What a camera adds to an image on its way into a file."""
+def _stored(
+    values: Floats, rng: np.random.Generator, *, sigma: float, grows: bool, quality: int | None
+) -> Floats:
+    """Return values (H, W, 3) in 0..1 as they come out of a camera's 8-bit file.
 
-    sigma: float
-    """Of the noise, white being 1."""
-    depends: bool
-    """Whether the noise grows with the signal."""
-    quality: int | None
-    """Of JPEG; None for a file without losses."""
-
-    @classmethod
-    def draw(cls, rng: np.random.Generator, how: Blurring) -> _Sensor:
-        noisy, strength, depends, compressed = rng.uniform(size=4)
-        quality = int(rng.integers(60, 99))
-        return cls(
-            how.noise * strength**2 if noisy < how.noisy else 0.0,
-            depends < 0.5,
-            quality if compressed < how.jpeg else None,
-        )
-
-    def take(self, values: Floats, rng: np.random.Generator) -> Floats:
-        """Return values (H, W, 3) in 0..1 as they come out of an 8-bit file."""
-        if self.sigma:
-            sigma: Floats | np.float32 = np.float32(self.sigma)
-            if self.depends:
-                sigma = sigma * np.sqrt(0.2 + 1.6 * values)
-            values = values + sigma * rng.standard_normal(values.shape, np.float32)
-        stored = from_unit(values, np.uint8)
-        if self.quality is not None:
-            file = io.BytesIO()
-            Image.fromarray(stored).save(file, "JPEG", quality=self.quality)
-            stored = np.asarray(Image.open(file))
-        return to_unit(stored)
+    The noise may grow with the signal; without a quality the file is no JPEG, but lossless.
+    """
+    if sigma:
+        width: Floats | np.float32 = np.float32(sigma)
+        if grows:
+            width = width * np.sqrt(0.2 + 1.6 * values)
+        values = values + width * rng.standard_normal(values.shape, np.float32)
+    stored = from_unit(values, np.uint8)
+    if quality is not None:
+        file = io.BytesIO()
+        Image.fromarray(stored).save(file, "JPEG", quality=quality)
+        stored = np.asarray(Image.open(file))
+    return to_unit(stored)
 
 
-def _reach(rng: np.random.Generator, how: Blurring, content: Content) -> float:
+def _draw_radius(rng: np.random.Generator, how: Blurring, content: Content) -> float:
     """Draw the radius of a crop, or the largest radius of a scene."""
-    low, high = min(how.smallest, how.largest), how.largest
+    low, high = min(how.min_radius, how.max_radius), how.max_radius
     if content == "focused" or high == 0:
         return 0.0
     if content == "uniform" and how.radii:
@@ -324,7 +252,7 @@ def _reach(rng: np.random.Generator, how: Blurring, content: Content) -> float:
 
 
 def _grey(sharp: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    """Take the colour out; every other time make bright structures on a dark ground."""
+    """Remove the colour; every other time make bright structures on a dark ground."""
     luma = sharp.mean(dim=0, keepdim=True)
     dark, inverted = rng.uniform(size=2) < 0.5
     power, white, ground = rng.uniform((1.5, 0.5, 0.0), (4.0, 1.0, 0.05))
@@ -336,7 +264,7 @@ def _grey(sharp: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
 
 
 def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
-    """Tell how sharp the strongest edges of an RGB image are: 0 not at all, towards 1 very.
+    """Return how sharp the strongest edges of an RGB image are: 0 not at all, towards 1 very.
 
     The share of its gradient that the image loses to a little blur (1 2 1 both ways), over
     the tenth of the pixels with the strongest gradients. What is out of focus loses little;
@@ -352,21 +280,8 @@ def sharpness(pixels: npt.NDArray[np.uint8]) -> float:
 
 
 def _margin(radius: float) -> int:
-    """Give the room around a crop that its blur needs."""
+    """Return the room around a crop that its blur needs."""
     return math.ceil(radius) + 2
-
-
-def _large_enough(photo: Path, needed: int, faults: Faults) -> bool:
-    try:
-        size = image_size(photo)
-    except KpacError as error:
-        faults.add(photo, str(error))
-        return False
-    if min(size) < needed:
-        faults.add(
-            photo, f"has a side of {min(size)} pixels; crops with room for the blur need {needed}"
-        )
-    return min(size) >= needed
 
 
 def _gradient(values: Floats) -> Floats:

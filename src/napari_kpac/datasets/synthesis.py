@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from napari_kpac.core.errors import ConfigError, FileError, KpacError
 from napari_kpac.core.files import read_record, write_record
+from napari_kpac.core.options import rename_aliases
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.options import SynthesisOptions
 from napari_kpac.datasets.pairs import write_radius
@@ -126,7 +127,7 @@ def _plan(photos: Sequence[Path], options: SynthesisOptions) -> Iterator[_Pair]:
 
 
 def _names(photos: Sequence[Path]) -> list[str]:
-    """Name each photograph after its file; a second one of the same name gets a number."""
+    """Return a name for each photograph: that of its file, with a number if it is taken."""
     seen: dict[str, int] = {}
     names = []
     for photo in photos:
@@ -143,16 +144,19 @@ def _check_record(output: Path, options: SynthesisOptions, pairs: Sequence[_Pair
     """Write down what the pairs are made with, or check that it is the same as before."""
     record = {"options": options.record(), "splits": {pair.name: pair.split for pair in pairs}}
     path = output / RECORD
-    if path.exists():
-        before = read_record(path)
-        if before != record:
-            what = "options" if before.get("options") != record["options"] else "photographs"
-            raise ConfigError(
-                f"{output} holds pairs made with other {what}; use the same again,"
-                " or choose another folder"
-            )
+    if not path.exists():
+        write_record(path, record)
         return
-    write_record(path, record)
+    before = read_record(path)
+    made_with = before.get("options")
+    if isinstance(made_with, dict):
+        before["options"] = rename_aliases(SynthesisOptions, made_with)
+    if before != record:
+        what = "options" if before.get("options") != record["options"] else "photographs"
+        raise ConfigError(
+            f"{output} holds pairs made with other {what}; use the same again,"
+            " or choose another folder"
+        )
 
 
 def _make(
@@ -163,15 +167,12 @@ def _make(
     radius = radius_map(
         (sharp.shape[0], sharp.shape[1]),
         rng,
-        largest=options.largest,
+        largest=options.max_radius,
         kind=None if options.scene == "random" else options.scene,
         near=options.near,
     )
-    shot, read, highlights = rng.uniform(0, 1, 3) * (
-        options.shot,
-        options.read,
-        options.highlights,
-    )
+    most = (options.shot, options.read, options.highlights)
+    shot, read, highlights = rng.uniform(0, 1, 3) * most
     dtype = np.uint8 if options.bits == 8 else np.uint16
     try:
         made = defocus(
@@ -193,5 +194,5 @@ def _make(
         if image is not None:
             write_image(pair.file(output, view, "source"), image)
             write_image(pair.file(output, view, "target"), target)
-    # Written last: a pair with a radius map is whole.
+    # Written last: a pair with a radius map is complete.
     write_radius(pair.file(output, "c", "radius"), made.radius)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.ndimage import gaussian_filter, gaussian_gradient_magnitude
 
 from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.datasets.options import SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.datasets.photographs import photos_of_split, read_photo
 from napari_kpac.evaluation.bins import BINS, inside
@@ -49,7 +50,7 @@ FILLED = 0.25
 """Share of a crop's pixels whose radius lies in the bin that the case has to fill."""
 DRAWS = 200
 """Radius maps tried at most."""
-SHOT, READ = 2e-4, 2e-3
+SHOT, READ = SensorOptions.shot, SensorOptions.read
 """Noise at most; see ``napari_kpac.optics.synthesis.Noise``."""
 
 

@@ -10,32 +10,17 @@ where it has at least 1 % of its pixels; a table shows the mean over the images 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
+from napari_kpac.core.units import MIN_BIN_SHARE, RADIUS_BINS, RadiusBin
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.metrics import ImageArray, Mask, Preset
 
-
-class Bin(NamedTuple):
-    """A range of radii in pixels."""
-
-    low: float
-    high: float
-
-    @property
-    def label(self) -> str:
-        """Name in tables and columns."""
-        return f"{self.low:g}-{self.high:g}"
-
-
-BINS = (Bin(0, 1), Bin(1, 2), Bin(2, 4), Bin(4, 8), Bin(8, 12))
+Bin = RadiusBin
+BINS = RADIUS_BINS
 GAIN_BINS = BINS[1:4]
 """The bins of the mean gain: 1 to 8 px."""
-ENOUGH = 0.01
-"""Share of an image's pixels from which on it counts in a bin."""
 MEASURES = ("psnr", "ssim", "mae")
 
 
@@ -56,7 +41,7 @@ def inside(radius: npt.NDArray[np.float32], low: float, high: float) -> Mask | N
     """
     size = np.abs(radius)
     mask: Mask = (size >= low) & ((size < high) | ((size == high) & (high == BINS[-1].high)))
-    return mask if mask.mean() >= ENOUGH else None
+    return mask if mask.mean() >= MIN_BIN_SHARE else None
 
 
 def bin_scores(

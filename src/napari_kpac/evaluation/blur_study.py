@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_kpac.datasets import open_masked
-from napari_kpac.datasets.cuhk import MaskedImage
+from napari_kpac.datasets import MaskedImage, open_masked
 from napari_kpac.detection import detect
 from napari_kpac.detection.scores import BETAS_SQUARED, RULES, ScoreReport, score
 from napari_kpac.evaluation.methods import make_models

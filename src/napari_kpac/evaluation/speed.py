@@ -33,7 +33,7 @@ from napari_kpac.engine.plan import make_plan
 from napari_kpac.engine.stages import Stages
 from napari_kpac.network import KPACConfig, KPACNet, count_flops
 from napari_kpac.training.options import TrainOptions, TrainPrecision
-from napari_kpac.training.speed import pixels_per_second
+from napari_kpac.training.processes import pixels_per_second
 
 
 def peak_memory_here() -> int:
@@ -215,7 +215,9 @@ def training_steps(repeats: int = 3) -> Steps[list[Measure]]:
     best = {name: 0.0 for name, *_ in ways}
     for done in range(repeats):
         for name, count, precision in ways:
-            options = TrainOptions(batch=cores, crop=TRAINING_CROP_PX, precision=precision)
+            options = TrainOptions(
+                batch_size=cores, crop_size=TRAINING_CROP_PX, precision=precision
+            )
             rate = pixels_per_second(options, count, threads=1 if count > 1 else 0)
             best[name] = max(best[name], rate)
         yield Progress(done + 1, repeats, "learning")

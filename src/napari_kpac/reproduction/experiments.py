@@ -89,7 +89,7 @@ EXPERIMENTS = {
             "Sensitivity to noise (2-level)",
             (
                 _noisy("full", "without noise augmentation"),
-                _noisy("noisy", "with noise augmentation", noise=0.03, noisy=1.0),
+                _noisy("noisy", "with noise augmentation", noise=0.03, noise_probability=1.0),
             ),
             noises=(0.0, 1.0, 3.0, 5.0),
         ),

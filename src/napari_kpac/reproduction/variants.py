@@ -28,7 +28,7 @@ from napari_kpac.network import count_parameters
 from napari_kpac.reproduction.experiments import Experiment, Variant
 from napari_kpac.training import TrainOptions, preset, read_trained, resume, train
 from napari_kpac.training.run_folder import OPTIONS, STATE
-from napari_kpac.training.starting import start_network
+from napari_kpac.training.state import start_network
 
 TIMED = 6
 """Steps by which the slowest variant is timed; the first does not count."""
@@ -138,9 +138,9 @@ def train_options(variant: Variant, options: VariantOptions, steps: int) -> Trai
         "steering": 0.0,
         "phases": (),
         "noise": 0.0,
-        "validate": max(steps, 1),
-        "crops": 4,
-        "save": 50,
+        "validate_every": max(steps, 1),
+        "validation_crops": 4,
+        "save_every": 50,
         "seed": options.seed,
         "device": options.device,
         "name": variant.slug,

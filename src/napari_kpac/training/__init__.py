@@ -1,6 +1,7 @@
 """Training: options and presets, batches, the loop, run folders.
 
-Every name is imported on first use. Not for: data (datasets), or scores for papers (evaluation).
+Loads nothing heavy before it is used; the names are in ``__init__.pyi``. Not for: data
+(datasets), or scores for papers (evaluation).
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
 """Batches of crops, each a function of the seed and its number alone.
 
-So a run goes on exactly where it stopped, and any number of processes share a batch without a
-word between them. Not for: where pairs come from (datasets).
+So a run goes on exactly where it stopped, and any number of processes share a batch without
+exchanging data. Not for: where pairs come from (datasets).
 """
 
 from __future__ import annotations
@@ -10,34 +10,42 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from napari_kpac.core.errors import ConfigError
-from napari_kpac.datasets.alignment import check_aligned
-from napari_kpac.datasets.augmentation import augment
+from napari_kpac.core.options import select_options
 from napari_kpac.datasets.folders import open_pairs
+from napari_kpac.datasets.matching import read_splits
 from napari_kpac.datasets.options import Augmentation, DataOptions
-from napari_kpac.datasets.pairs import Pair, Pairs
+from napari_kpac.datasets.pairs import Floats, Pair, Pairs, augment, check_aligned
 from napari_kpac.datasets.photographs import (
     PLAIN,
     Blurring,
     Photographs,
     find_photos,
     photos_of_split,
-    split_of,
 )
+from napari_kpac.training.losses import steered_target, strength
 from napari_kpac.training.options import SHARES, TrainKind, TrainOptions
-from napari_kpac.training.steering import Steering, as_alpha_sees, draw_steering
 
 TRAINING, VALIDATION, REAL, STEERING, NOISE = range(5)
 """Streams of random numbers."""
 VALIDATED_RADII_PX = (0.7, 16.0)
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Multiples of this, modulo 1, fill an interval evenly."""
+STEERING_KINDS = ("alike", "dilations", "mutes", "patches")
+"""Gains that are all alike; one for each dilation; mutes of single branches; a mask alone."""
+ZERO_SHARE = 0.2
+"""Share of the gains that are all alike and 0."""
+MASKED_SHARE = 0.4
+"""Share of the other kinds that have a mask as well."""
+MAX_PATCH_SHARE = 0.6
+"""Of the side of a crop."""
 
 T = TypeVar("T")
 Crop = Callable[[np.random.Generator, TrainOptions], Pair]
@@ -58,22 +66,26 @@ class Examples:
     mask: Tensor | None = None
     """(B, H, W) in 0..1: multiplies the gains."""
 
+    def target(self) -> Tensor:
+        """Return what the network should make of the crops, with the gains that they have."""
+        if self.gains is None or self.mask is None:
+            return self.sharp
+        left = strength(self.gains, self.mask, self.radius)
+        return steered_target(self.blurred, self.sharp, left)
+
     def to(self, device: torch.device) -> Examples:
         """Move to a device, in the layout in which convolutions are fast."""
 
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device).contiguous(memory_format=torch.channels_last)
 
-        def plain(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device)
-
         return Examples(
             moved(self.blurred),
             moved(self.sharp),
             self.views and (moved(self.views[0]), moved(self.views[1])),
             self.radius.to(device),
-            plain(self.gains),
-            plain(self.mask),
+            None if self.gains is None else self.gains.to(device),
+            None if self.mask is None else self.mask.to(device),
         )
 
 
@@ -101,19 +113,11 @@ class Data:
     ) -> Examples:
         """Make the share of one process of a step's batch.
 
-        Parameters
-        ----------
-        options
-            Those of the phase.
-        step
-            Counted from the beginning of the run.
-        rank, world
-            Which process of how many.
-        attention
-            Blocks and dilations of the network, for steering; none where it has no alphas.
+        Options are those of the phase, the step is counted from the beginning of the run;
+        ``attention`` are the blocks and dilations of the network that have alphas to steer.
         """
-        share = options.batch // world
-        first = (0 if options.fixed_batch else step) * options.batch + rank * share
+        share = options.batch_size // world
+        first = (0 if options.fixed_batch else step) * options.batch_size + rank * share
         numbers = range(first, first + share)
         examples = collate([self._crop(options, number) for number in numbers])
         if options.steering and all(attention):
@@ -123,7 +127,7 @@ class Data:
     def held_out(self, options: TrainOptions, index: int) -> Examples:
         """Make one of the crops for validation."""
         if options.fixed_batch:
-            return collate([self._crop(options, index % options.batch)])
+            return collate([self._crop(options, index % options.batch_size)])
         rng = np.random.default_rng((options.seed, VALIDATION, index))
         return collate([self.validation(rng, options, index)])
 
@@ -169,26 +173,82 @@ def _steered(
     attention: tuple[int, int],
 ) -> Examples:
     """Draw gains for a share of the crops."""
-    known = ~examples.radius.isnan().flatten(1).any(dim=1)
+    size, share = options.crop_size, options.steering
     drawn = []
-    for number, is_known in zip(numbers, known.tolist(), strict=True):
+    for number, radius in zip(numbers, examples.radius, strict=True):
         rng = np.random.default_rng((options.seed, STEERING, number))
-        shape = (*attention, options.crop)
-        drawn.append(
-            draw_steering(rng, *shape, known=is_known)
-            if rng.uniform() < options.steering
-            else Steering.none(*shape)
-        )
-    gains = torch.from_numpy(np.stack([each.gains for each in drawn]))
-    mask = torch.from_numpy(np.stack([each.mask for each in drawn]))
+        known = not bool(radius.isnan().any())
+        drawn.append(draw_steering(rng, attention, size, share=share, known=known))
+    gains, mask = (torch.from_numpy(np.stack(each)) for each in zip(*drawn, strict=True))
     return replace(examples, gains=gains, mask=as_alpha_sees(mask, 2**options.levels))
 
 
+class Steering(NamedTuple):
+    """The gains of one crop."""
+
+    gains: Floats
+    """(blocks, dilations) in 0..1."""
+    mask: Floats
+    """(H, W) in 0..1; multiplies the gains."""
+
+
+def draw_steering(
+    rng: np.random.Generator, shape: tuple[int, int], size: int, *, share: float, known: bool
+) -> Steering:
+    """Draw the gains of a crop of ``size`` pixels a side; all are 1 but in a share of the crops.
+
+    A network that was only ever shown its own alpha need not listen to it. So alpha is multiplied
+    as a person would in the mixer, and the target is what the image should then be: only as much
+    of the correction as the gains leave (``losses.strength``). No attention means no change.
+
+    Where the radius of the blur is not known, the gains are all alike, since nobody can say what
+    each dilation contributes. Their shape is (blocks, dilations).
+    """
+    gains, mask = np.ones(shape, np.float32), np.ones((size, size), np.float32)
+    if rng.uniform() >= share:
+        return Steering(gains, mask)
+    kind = STEERING_KINDS[int(rng.integers(len(STEERING_KINDS)))] if known else "alike"
+    if kind == "alike":
+        gains *= np.float32(0 if rng.uniform() < ZERO_SHARE else rng.uniform())
+    elif kind == "dilations":
+        gains[:] = rng.uniform(size=shape[1])
+    elif kind == "mutes":
+        gains[:] = rng.integers(2, size=shape)
+    if kind == "patches" or (known and rng.uniform() < MASKED_SHARE):
+        mask = _patches(rng, size)
+    return Steering(gains, mask)
+
+
+def _patches(rng: np.random.Generator, size: int) -> Floats:
+    """Draw rectangles, either switched off on a field that is on, or the other way round."""
+    inverted = bool(rng.integers(2))
+    mask = np.ones((size, size), np.float32)
+    for _ in range(int(rng.integers(1, 5))):
+        height, width = (rng.uniform(0.1, MAX_PATCH_SHARE, 2) * size).astype(int) + 1
+        top, left = (int(rng.integers(size - side + 1)) for side in (height, width))
+        value = 0.0 if rng.uniform() < 0.5 else rng.uniform()
+        mask[top : top + height, left : left + width] = value
+    return 1 - mask if inverted else mask
+
+
+def coarse(mask: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return masks (B, H, W) at the resolution of alpha, (B, 1, h, w)."""
+    return adaptive_avg_pool2d(mask[:, None], size)
+
+
+def as_alpha_sees(mask: Tensor, cell: int) -> Tensor:
+    """Return masks (B, H, W) as smooth as alpha can follow them, with cells of ``cell`` pixels."""
+    height, width = mask.shape[-2:]
+    small = coarse(mask, (height // cell, width // cell))
+    smooth: Tensor = interpolate(small, size=(height, width), mode="bilinear", align_corners=False)
+    return smooth[:, 0]
+
+
 def open_data(options: TrainOptions) -> Data:
-    """Open what the options name; what is wrong with it is said before anything is trained."""
+    """Open what the options name; problems with it are raised before anything is trained."""
     if not options.root:
         raise ConfigError("no data to train on: name its folder as root")
-    size = max(phase.options.crop for phase in options.schedule())
+    size = max(phase.options.crop_size for phase in options.schedule())
     if options.kind == "synthetic":
         return _open_mixed(options, size)
     return _joined([_open_pairs(options, options.kind, root, size) for root in options.root])
@@ -196,48 +256,46 @@ def open_data(options: TrainOptions) -> Data:
 
 def _open_mixed(options: TrainOptions, size: int) -> Data:
     """Open photographs, and the pairs that are mixed in."""
-    if options.pairs and options.dual:
-        raise ConfigError("pairs have no dual-pixel views: leave pairs out, or train without dual")
-    largest = max(phase.options.largest for phase in options.schedule())
+    if options.pairs_root and options.dual:
+        raise ConfigError(
+            "pairs have no dual-pixel views: leave pairs_root out, or train without dual"
+        )
+    max_radius = max(phase.options.max_radius for phase in options.schedule())
     parts: tuple[list[Path], list[Path]] = ([], [])
     for root in map(Path, options.root):
-        for part, photos in zip(parts, _split_photos(root, options.held_out), strict=True):
+        if read_splits(root) is None:
+            split = _parted(find_photos([root]), options.validation_share)
+        else:
+            split = photos_of_split(root, "train"), photos_of_split(root, "val")
+        for part, photos in zip(parts, split, strict=True):
             part += photos
     train, held = (
-        Photographs(part, size=size, largest=largest, skip_bad=options.skip_bad) for part in parts
+        Photographs(part, size=size, max_radius=max_radius, skip_bad=options.skip_bad)
+        for part in parts
     )
     pairs = None
-    if options.pairs:
-        pairs = _joined([_open_pairs(options, "pairs", root, size) for root in options.pairs])
+    if options.pairs_root:
+        pairs = _joined([_open_pairs(options, "pairs", root, size) for root in options.pairs_root])
 
     def crop(rng: np.random.Generator, now: TrainOptions) -> Pair:
         content = _content(rng, now)
         if content == "paired" and pairs is not None:
             return pairs.train(rng, now)
-        how = Blurring(
-            smallest=min(PLAIN.smallest, now.largest),
-            largest=now.largest,
-            radii=now.radii,
-            spread=now.spread,
-            shrink=now.shrink,
-            noise=now.noise,
-            noisy=now.noisy,
-            dual=now.dual,
-        )
-        return train.crop(rng, now.crop, how, content)  # type: ignore[arg-type]
+        how = select_options(Blurring, now)
+        return train.crop(rng, now.crop_size, how, content)  # type: ignore[arg-type]
 
     def validation(rng: np.random.Generator, now: TrainOptions, index: int) -> Pair:
         """Make crops of one radius and scenes in turn, at radii that fill a continuum evenly."""
-        low, high = (min(radius, largest) for radius in VALIDATED_RADII_PX)
+        low, high = (min(radius, max_radius) for radius in VALIDATED_RADII_PX)
         radius = low * (high / low) ** (GOLDEN * index % 1) if low else 0.0
         how = replace(PLAIN, radii=(radius,), spread=0.0, shrink=now.shrink, dual=now.dual)
         if index % 2:
-            how = replace(how, smallest=radius, largest=radius)
-        return held.crop(rng, now.crop, how, "scenes" if index % 2 else "uniform")
+            how = replace(how, min_radius=radius, max_radius=radius)
+        return held.crop(rng, now.crop_size, how, "scenes" if index % 2 else "uniform")
 
     names = ", ".join(Path(root).name for root in options.root)
     about = (
-        f"synthetic defocus of 0 to {largest:g} px on {len(train.photos)} sharp photographs"
+        f"synthetic defocus of 0 to {max_radius:g} px on {len(train.photos)} sharp photographs"
         f" ({names})"
     )
     skipped = {**train.skipped, **held.skipped}
@@ -250,7 +308,7 @@ def _open_mixed(options: TrainOptions, size: int) -> Data:
 def _content(rng: np.random.Generator, options: TrainOptions) -> str:
     """Draw what a crop shows, by the shares."""
     shares = np.array([getattr(options, name) for name in SHARES])
-    if not options.pairs:
+    if not options.pairs_root:
         shares[SHARES.index("paired")] = 0
     edges = np.cumsum(shares / shares.sum())
     return SHARES[min(int(np.searchsorted(edges, rng.uniform(), side="right")), len(SHARES) - 1)]
@@ -258,47 +316,33 @@ def _content(rng: np.random.Generator, options: TrainOptions) -> str:
 
 def _open_pairs(options: TrainOptions, kind: TrainKind, root: str, size: int) -> Data:
     """Open the pairs of one folder, which must have room for crops of ``size``."""
-    has_splits = kind == "dpdd" or split_of(Path(root)) is not None
+    has_splits = kind == "dpdd" or read_splits(Path(root)) is not None
 
     def opened(split: str) -> Pairs:
-        return open_pairs(
-            DataOptions(
-                kind=kind,
-                root=root,
-                sharp=options.sharp,
-                split=split,
-                dual=options.dual,
-                bits=options.bits,
-                skip_bad=options.skip_bad,
-                smallest=size,
-            ),
-            by_manifest=has_splits,
-        )
+        how = select_options(DataOptions, options, kind=kind, root=root, split=split, smallest=size)
+        return open_pairs(how, by_manifest=has_splits)
 
-    train = opened("train")
+    train = held = opened("train")
     if has_splits:
         held = opened("val")
-        parts = list(range(len(train))), list(range(len(held)))
+        indices = list(range(len(train))), list(range(len(held)))
     else:
-        held, parts = train, _parted(range(len(train)), options.held_out)
-    check_aligned(train, parts[0])
-    check_aligned(held, parts[1])
+        indices = _parted(range(len(train)), options.validation_share)
+    check_aligned(train, indices[0])
+    check_aligned(held, indices[1])
 
-    def crop(pairs: Pairs, indices: Sequence[int]) -> Crop:
-        def make(rng: np.random.Generator, now: TrainOptions) -> Pair:
-            noisy = now.kind != "synthetic" or rng.uniform() < now.noisy
-            how = Augmentation(crop=now.crop, noise=now.noise if noisy else 0.0)
-            return augment(pairs[indices[int(rng.integers(len(indices)))]], how, rng)
-
-        return make
+    def crop(rng: np.random.Generator, now: TrainOptions) -> Pair:
+        noisy = now.kind != "synthetic" or rng.uniform() < now.noise_probability
+        how = Augmentation(crop_size=now.crop_size, noise=now.noise if noisy else 0.0)
+        return augment(train[indices[0][int(rng.integers(len(indices[0])))]], how, rng)
 
     def validation(rng: np.random.Generator, now: TrainOptions, index: int) -> Pair:
-        how = Augmentation(crop=now.crop, noise=0.0)
-        return augment(held[parts[1][index % len(parts[1])]], how, rng)
+        how = Augmentation(crop_size=now.crop_size, noise=0.0)
+        return augment(held[indices[1][index % len(indices[1])]], how, rng)
 
-    about = f"{len(parts[0])} pairs ({kind}, {Path(root).name})"
+    about = f"{len(indices[0])} pairs ({kind}, {Path(root).name})"
     skipped = {**getattr(train, "skipped", {}), **getattr(held, "skipped", {})}
-    return Data(crop(train, parts[0]), validation, about, skipped)
+    return Data(crop, validation, about, skipped)
 
 
 def _joined(parts: Sequence[Data]) -> Data:
@@ -311,13 +355,6 @@ def _joined(parts: Sequence[Data]) -> Data:
         ", and ".join(part.about for part in parts),
         {name: why for part in parts for name, why in part.skipped.items()},
     )
-
-
-def _split_photos(root: Path, held_out: float) -> tuple[list[Path], list[Path]]:
-    """Part photographs as the folder's manifest says, or evenly."""
-    if split_of(root) is None:
-        return _parted(find_photos([root]), held_out)
-    return photos_of_split(root, "train"), photos_of_split(root, "val")
 
 
 def _parted(items: Sequence[T], share: float) -> tuple[list[T], list[T]]:

@@ -20,27 +20,26 @@ from napari_kpac.core.errors import CancelledError, FileError, TrainingError
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.memory import explaining_shortage, keeping_memory
 from napari_kpac.network import KPACNet
-from napari_kpac.training.examples import Data, Examples, open_data
-from napari_kpac.training.losses import attention_loss, mean_absolute_error
-from napari_kpac.training.options import Phase, TrainOptions, rate_at
-from napari_kpac.training.perceptual import PerceptualLoss, read_vgg
+from napari_kpac.training.examples import Data, open_data
+from napari_kpac.training.losses import PerceptualLoss, attention_loss, mean_absolute_error
+from napari_kpac.training.options import Phase, TrainOptions, learning_rate_at
 from napari_kpac.training.processes import Processes, join
 from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder, card_of_run
-from napari_kpac.training.starting import Network, start_network
 from napari_kpac.training.state import (
-    Average,
+    AveragedWeights,
     Counters,
+    Network,
     averaged_weights,
     load_state,
     make_optimiser,
     save_state,
-    set_rate,
+    set_learning_rate,
+    start_network,
 )
-from napari_kpac.training.steering import steered_target, strength
 from napari_kpac.training.validation import Scores, attention_shape, figure_names, run, validate
 from napari_kpac.weights import save_network
 
-TOLD = 10
+REPORTED_STEPS = 10
 """Steps between rows of the metrics."""
 
 
@@ -104,16 +103,20 @@ def train(
 def run_with(
     options: TrainOptions, folder: RunFolder, processes: Processes, *, resumed: bool
 ) -> Steps[Trained]:
-    """Do the part of one process in a run."""
+    """Run the part of one process in a run."""
     with _threads(processes.threads):
         data = open_data(options)
-        perceptual = PerceptualLoss(read_vgg(options.vgg)) if options.fine_steps else None
+        perceptual = PerceptualLoss(options.vgg) if options.fine_steps else None
         leading = processes.rank == 0
         if leading and not resumed:
             folder.begin(options)
         try:
             processes.begin(folder.path, resumed=resumed)
-            with keeping_memory(), explaining_shortage("this run", _advice(options)):
+            advice = (
+                f"train with a smaller batch_size (now {options.batch_size}) or crop_size (now"
+                f" {options.crop_size}); what was saved is kept"
+            )
+            with keeping_memory(), explaining_shortage("this run", advice):
                 trainer = _Trainer(options, folder, processes, data, perceptual)
                 return (yield from trainer.go(resumed))
         except Exception:
@@ -125,7 +128,7 @@ def run_with(
 
 
 def resume(run: str | Path) -> Steps[Trained]:
-    """Go on with a run, with the options that it was begun with."""
+    """Resume a run with the options that it was begun with."""
     return train(RunFolder(run).options(), run, resume=True)
 
 
@@ -154,37 +157,33 @@ class _Trainer:
         perceptual: PerceptualLoss | None,
     ) -> None:
         self.options, self.folder, self.processes, self.data = options, folder, processes, data
-        device = processes.device
-        net = start_network(options).to(device).train()
+        self.leading = processes.rank == 0
+        net = start_network(options).to(processes.device).train()
         self.net: Network = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimiser = make_optimiser(self.net, options)
-        self.average = Average(self.net, options.ema)
-        self.perceptual = perceptual and perceptual.to(device)
+        self.average = AveragedWeights(self.net, options.ema_decay)
+        self.perceptual = perceptual and perceptual.to(processes.device)
         self.counters = Counters()
         self.scores: Scores | None = None
         self.phases = options.schedule()
         self.attention = attention_shape(self.net)
 
-    def _phase(self) -> Phase:
-        """Return the phase of the next step."""
-        return next(phase for phase in self.phases if self.counters.step < phase.end)
-
     def go(self, resumed: bool) -> Steps[Trained]:
-        options, counters = self.options, self.counters
+        options = self.options
         if resumed:
-            counters = self.counters = load_state(
-                self.folder.state, self.net, self.optimiser, self.average
-            )
+            self.counters = load_state(self.folder.state, self.net, self.optimiser, self.average)
+        counters = self.counters
         learner, optimiser = self.processes.set_up(self.net, self.optimiser)
-        leading = self.processes.rank == 0
-        metrics = Metrics(self.folder.path, self._columns(), counters.step) if leading else None
+        metrics = (
+            Metrics(self.folder.path, self._columns(), counters.step) if self.leading else None
+        )
         begun, before, pace = counters.step, time.monotonic(), 0.0
         saved = counters.step if resumed else -1
         try:
             while counters.step < options.total:
-                phase = self._phase()
-                rate = rate_at(counters.step - phase.begin, phase.options)
-                set_rate(optimiser, rate, phase.options.attention_rate)
+                phase = next(phase for phase in self.phases if counters.step < phase.end)
+                rate = learning_rate_at(counters.step - phase.begin, phase.options)
+                set_learning_rate(optimiser, rate, phase.options.attention_learning_rate)
                 loss, alphas = self._step(learner, optimiser, phase)
                 self.average.update(self.net, counters.step)
                 counters.step += 1
@@ -193,24 +192,23 @@ class _Trainer:
                 counters.seconds += now - before
                 pace = now - before if step == begun + 1 else 0.9 * pace + 0.1 * (now - before)
                 before = now
-                self.scores = self._validated() if self._due(options.validate) else None
-                throughput = phase.options.batch * phase.options.crop**2 / pace
-                if metrics is not None and (step % TOLD == 0 or self.scores is not None):
-                    metrics.add(step, self._row(loss, rate, throughput, alphas))
-                if leading and self._due(options.save):
-                    self._save()
-                    saved = step
+                self.scores = self._validated() if self._due(options.validate_every) else None
                 progress = TrainProgress(
                     step,
                     options.total,
                     phase.label,
                     loss=loss,
                     rate=rate,
-                    throughput=throughput,
+                    throughput=phase.options.batch_size * phase.options.crop_size**2 / pace,
                     eta=pace * (options.total - step),
                     alphas=alphas,
                     scores=self.scores,
                 )
+                if metrics is not None and (step % REPORTED_STEPS == 0 or self.scores is not None):
+                    metrics.add(step, _row(progress))
+                if self.leading and self._due(options.save_every):
+                    self._save()
+                    saved = step
                 reported = time.monotonic()
                 closed: GeneratorExit | None = None
                 try:
@@ -218,8 +216,8 @@ class _Trainer:
                 except GeneratorExit as leaving:
                     closed = leaving
                 if self.processes.any_stops(closed is not None):
-                    # Stopped between two steps: everything that was learned is whole.
-                    if leading and step != saved:
+                    # Stopped between two steps: everything that was learned is complete.
+                    if self.leading and step != saved:
                         self._save()
                     raise closed or CancelledError(
                         f"another process of this run was stopped after {step} steps; what was"
@@ -235,66 +233,55 @@ class _Trainer:
     def _step(
         self, learner: torch.nn.Module, optimiser: torch.optim.Optimizer, phase: Phase
     ) -> tuple[float, tuple[tuple[float, ...], ...]]:
-        """Learn from one batch."""
+        """Learn from one batch; returns the error and the mean of every alpha."""
         options, processes = phase.options, self.processes
         examples = self.data.batch(
-            options,
-            self.counters.step,
-            processes.rank,
-            processes.world,
-            attention=self.attention,
+            options, self.counters.step, processes.rank, processes.world, attention=self.attention
         ).to(processes.device)
         optimiser.zero_grad(set_to_none=True)
         alphas: list[Tensor] = []
         with processes.computing():
             output = run(learner, examples, alphas)
-        error = mean_absolute_error(output.float(), _target(examples))
-        loss = error + self._further(output.float(), examples, alphas, options)
+        output = output.float()
+        loss = error = mean_absolute_error(output, examples.target())
+        if options.attention_loss and all(self.attention):
+            loss = loss + options.attention_loss * attention_loss(alphas, examples.radius)
+        if self.perceptual is not None and options.perceptual:
+            loss = loss + options.perceptual * self.perceptual(output, examples.sharp)
         processes.backward(loss)
-        if options.clip:
-            torch.nn.utils.clip_grad_norm_(self.net.parameters(), options.clip)
+        if options.gradient_clip:
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), options.gradient_clip)
         value, total = processes.mean(torch.stack([error.detach(), loss.detach()])).tolist()
         if not math.isfinite(total):
             raise TrainingError(
-                f"the loss is {total} after {self.counters.step} steps; what was"
-                " saved is kept: start a new run from it, with a lower rate"
+                f"the loss is {total} after {self.counters.step} steps; what was saved is kept:"
+                " start a new run from it, with a lower learning rate"
             )
         optimiser.step()
         means = (alpha.detach().float().mean(dim=(0, 2, 3)) for alpha in alphas)
         return value, tuple(tuple(processes.mean(mean).tolist()) for mean in means)
-
-    def _further(
-        self, output: Tensor, examples: Examples, alphas: list[Tensor], options: TrainOptions
-    ) -> Tensor:
-        """Add up what is made small besides the mean absolute error."""
-        further = output.new_zeros(())
-        if options.attention_loss and all(self.attention):
-            further = options.attention_loss * attention_loss(alphas, examples.radius)
-        if self.perceptual is not None and options.perceptual:
-            further = further + options.perceptual * self.perceptual(output, examples.sharp)
-        return further
 
     def _due(self, every: int) -> bool:
         return self.counters.step % every == 0 or self.counters.step == self.options.total
 
     def _validated(self) -> Scores:
         """Validate the averaged weights, and keep them if they are the best so far."""
-        counters, leading = self.counters, self.processes.rank == 0
+        counters = self.counters
         with self._averaged() as net:
             scores = validate(net, self.data, self.phases[-1].options, self.processes)
             if scores.mae < counters.best:
                 counters.best, counters.best_step = scores.mae, counters.step
-                if leading:
+                if self.leading:
                     self._write(BEST, scores)
-        if leading:
+        if self.leading:
             self.folder.preview(counters.step, scores)
         return scores
 
     def _save(self) -> None:
-        """Keep the state, and the weights as models."""
+        """Save the state, and the weights as models."""
         save_state(self.folder.state, self.net, self.optimiser, self.average, self.counters)
         self._write(LAST, self.scores)
-        if self.options.ema:
+        if self.options.ema_decay:
             with self._averaged():
                 self._write(EMA, self.scores)
 
@@ -305,7 +292,7 @@ class _Trainer:
 
     @contextmanager
     def _averaged(self) -> Iterator[Network]:
-        """Put the averaged weights into the network for a while."""
+        """Use the averaged weights in the network for a while."""
         kept = {name: value.detach().clone() for name, value in self.net.state_dict().items()}
         self.net.load_state_dict(self.average.weights)
         try:
@@ -321,31 +308,18 @@ class _Trainer:
         figures = figure_names(self.attention[1])
         return ["step", "loss", "rate", "pixels per second", *alphas, *figures]
 
-    def _row(
-        self, loss: float, rate: float, throughput: float, alphas: tuple[tuple[float, ...], ...]
-    ) -> dict[str, float]:
-        row = {"loss": loss, "rate": rate, "pixels per second": throughput}
-        scores = self.scores
-        for block, means in enumerate(alphas if scores is None else scores.alphas):
-            row |= {_alpha(block, index): mean for index, mean in enumerate(means)}
-        if scores is not None:
-            row |= scores.figures()
-        return row
 
-
-def _target(examples: Examples) -> Tensor:
-    """Return what the network should make of examples, with the gains that they have."""
-    if examples.gains is None or examples.mask is None:
-        return examples.sharp
-    left = strength(examples.gains, examples.mask, examples.radius)
-    return steered_target(examples.blurred, examples.sharp, left)
-
-
-def _advice(options: TrainOptions) -> str:
-    return (
-        f"train with a smaller batch (now {options.batch}) or smaller crops (now {options.crop})"
-        "; what was saved is kept"
-    )
+def _row(progress: TrainProgress) -> dict[str, float]:
+    """Return a row of the metrics; alphas are those of the validation, where there is one."""
+    scores = progress.scores
+    row = {
+        "loss": progress.loss,
+        "rate": progress.rate,
+        "pixels per second": progress.throughput,
+    }
+    for block, means in enumerate(progress.alphas if scores is None else scores.alphas):
+        row |= {_alpha(block, index): mean for index, mean in enumerate(means)}
+    return row if scores is None else row | scores.figures()
 
 
 def _alpha(block: int, index: int) -> str:

@@ -1,11 +1,12 @@
-"""One process or many: who computes what, and how gradients come together.
+"""One process or many: who computes what, how gradients come together, and what is fastest.
 
 One device, and the cores of a CPU, need nothing but torch; several accelerators or machines go
-through Lightning Fabric. Not for: what is computed (loop).
+through Lightning Fabric. Not for: what is computed (loop), or what a child process runs (__main__).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
+import psutil
 import torch
 from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore, ProcessGroupGloo
@@ -26,14 +28,17 @@ from napari_kpac.core.errors import ConfigError, TrainingError
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.memory import allocator_environment
 from napari_kpac.training.options import TrainOptions
-from napari_kpac.training.speed import fastest_count
 
-MEETING = timedelta(minutes=5)
-"""How long the processes of a run may take to find each other: they read the data first."""
+MEETING_S = 300
+"""Seconds that the processes of a run may take to find each other: they read the data first."""
 PATIENCE = timedelta(days=30)
 """How long they wait for each other later on: a run may be paused."""
 ENDING_S = 10
 """Seconds that a process may take to end."""
+MIN_MEASURED_STEPS = 500
+"""Shorter runs are over before a measurement of speed pays."""
+MEASUREMENT_S = 300
+"""Seconds after which a measurement of speed is given up."""
 
 _PRECISIONS: dict[str, Any] = {
     "float32": "32-true",
@@ -42,14 +47,25 @@ _PRECISIONS: dict[str, Any] = {
 }
 
 
-class Processes(Protocol):
-    """Who takes part in a run."""
+class Processes:
+    """Who takes part in a run: here, one process on one device.
 
-    rank: int
-    world: int
-    device: torch.device
-    threads: int
-    """Threads of a CPU that each process computes with; 0: as torch sees fit."""
+    Attributes
+    ----------
+    rank, world
+        Which process of how many this is.
+    device
+        Where it computes.
+    threads
+        Threads of a CPU that it computes with; 0: as torch sees fit.
+    """
+
+    rank, world = 0, 1
+
+    def __init__(self, options: TrainOptions) -> None:
+        self.device = resolve(options.device)
+        self.threads = options.threads
+        self._precision = options.precision
 
     def begin(self, run: Path, *, resumed: bool) -> None:
         """Start the other processes of a run, or wait for them."""
@@ -61,66 +77,32 @@ class Processes(Protocol):
         self, net: nn.Module, optimiser: torch.optim.Optimizer
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Make a network and its optimiser ready for learning together."""
-
-    def backward(self, loss: Tensor) -> None:
-        """Compute gradients, the same in every process."""
-
-    def computing(self) -> AbstractContextManager[Any]:
-        """Compute in the precision that was asked for."""
-
-    def mean(self, value: Tensor) -> Tensor:
-        """Return the mean over all processes."""
-
-    def any_stops(self, stopping: bool) -> bool:
-        """Tell the others whether this process stops; return True if any does."""
-
-
-class Alone:
-    """One process on one device."""
-
-    rank, world = 0, 1
-
-    def __init__(self, options: TrainOptions) -> None:
-        self.device = resolve(options.device)
-        self.threads = options.threads
-        self._precision = options.precision
-
-    def begin(self, run: Path, *, resumed: bool) -> None:
-        """There is nobody to wait for."""
-
-    def end(self) -> None:
-        """Nothing to do."""
-
-    def set_up(
-        self, net: nn.Module, optimiser: torch.optim.Optimizer
-    ) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Nothing to do."""
         return net, optimiser
 
     def backward(self, loss: Tensor) -> None:
-        """Compute gradients."""
+        """Compute gradients, the same in every process."""
         loss.backward()
 
     def computing(self) -> AbstractContextManager[Any]:
-        """Compute in float32 or bfloat16."""
+        """Compute in the precision that was asked for."""
         if self._precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
     def mean(self, value: Tensor) -> Tensor:
-        """Return the value itself."""
+        """Return the mean over all processes."""
         return value
 
     def any_stops(self, stopping: bool) -> bool:
-        """There is nobody else."""
-        return stopping
+        """Return True if any process stops, so that none waits for one that is gone."""
+        return float(self.mean(torch.tensor(float(stopping), device=self.device))) > 0
 
 
-class Cores(Alone):
+class CoreProcesses(Processes):
     """Processes of one thread each on the CPU of one machine.
 
-    The first process starts the others (see ``worker``) and tells them when to stop. They
-    find each other through a file beside the run.
+    The first process starts the others (see ``__main__``) and tells them when to stop. They
+    find each other through a file in a temporary folder.
     """
 
     def __init__(self, options: TrainOptions, rank: int = 0, store: str = "") -> None:
@@ -135,32 +117,18 @@ class Cores(Alone):
         self._parameters: list[nn.Parameter] = []
 
     def begin(self, run: Path, *, resumed: bool) -> None:
-        """Start the other processes, and meet them."""
+        """Start the other processes, and wait until all are there or one has ended."""
         if self.rank == 0:
             self._folder = tempfile.TemporaryDirectory(prefix="napari-kpac-")
             self._store = str(Path(self._folder.name) / "store")
             self._errors = (Path(self._folder.name) / "errors.txt").open("w+b")
             for rank in range(1, self.world):
-                command = [sys.executable, "-m", "napari_kpac.training.worker", str(run)]
-                command += [str(rank), self._store, "resumed" if resumed else "new"]
-                self._children.append(
-                    subprocess.Popen(  # noqa: S603 - our own module
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=self._errors,
-                        stderr=self._errors,
-                        env={**os.environ, **allocator_environment(), "OMP_NUM_THREADS": "1"},
-                    )
-                )
+                how = "resumed" if resumed else "new"
+                child = _start("work", run, rank, self._store, how, threads=1, output=self._errors)
+                self._children.append(child)
         store = FileStore(self._store, self.world)
-        self._meet(store)
-        with self._explained():
-            self._group = ProcessGroupGloo(store, self.rank, self.world, PATIENCE)
-
-    def _meet(self, store: Any) -> None:
-        """Wait until all processes are there, or one has ended."""
         store.add("there", 1)
-        last = time.monotonic() + MEETING.total_seconds()
+        last = time.monotonic() + MEETING_S
         with self._explained():
             while store.add("there", 0) < self.world:
                 if any(child.poll() is not None for child in self._children):
@@ -168,6 +136,7 @@ class Cores(Alone):
                 if time.monotonic() > last:
                     raise RuntimeError("the processes did not find each other")
                 time.sleep(0.05)
+            self._group = ProcessGroupGloo(store, self.rank, self.world, PATIENCE)
 
     def end(self) -> None:
         """End the other processes: without their connection none goes on."""
@@ -187,7 +156,7 @@ class Cores(Alone):
     def set_up(
         self, net: nn.Module, optimiser: torch.optim.Optimizer
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Keep in mind whose gradients are averaged."""
+        """Remember whose gradients are averaged."""
         self._parameters = list(net.parameters())
         return net, optimiser
 
@@ -208,13 +177,9 @@ class Cores(Alone):
             self._group.allreduce([total]).wait()
         return total / self.world
 
-    def any_stops(self, stopping: bool) -> bool:
-        """Tell the others, so that none waits for gradients of a process that is gone."""
-        return float(self.mean(torch.tensor(float(stopping)))) > 0
-
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say what became of the other processes where they do not answer."""
+        """Raise what became of the other processes where they do not answer."""
         try:
             yield
         except RuntimeError as error:  # what torch raises where a connection breaks
@@ -228,10 +193,11 @@ class Cores(Alone):
             ) from error
 
 
-class Together:
+class FabricProcesses(Processes):
     """Several processes, devices or machines, or a mixed precision, through Fabric."""
 
     def __init__(self, options: TrainOptions) -> None:
+        super().__init__(options)
         try:
             from lightning_fabric import Fabric
         except ImportError as error:
@@ -239,9 +205,8 @@ class Together:
                 "several devices and mixed precision need Lightning Fabric;"
                 ' install it with pip install "napari-kpac[train]"'
             ) from error
-        kind = resolve(options.device).type
         self._fabric = Fabric(
-            accelerator=kind,
+            accelerator=self.device.type,
             devices=options.devices,
             num_nodes=options.nodes,
             strategy="ddp" if options.devices * options.nodes > 1 else "auto",
@@ -250,14 +215,10 @@ class Together:
         self._fabric.launch()
         self.rank, self.world = self._fabric.global_rank, self._fabric.world_size
         self.device = self._fabric.device
-        self.threads = options.threads
 
     def begin(self, run: Path, *, resumed: bool) -> None:  # noqa: ARG002
         """Wait for all processes."""
         self._fabric.barrier()
-
-    def end(self) -> None:
-        """Nothing to do: each process ends by itself."""
 
     def set_up(
         self, net: nn.Module, optimiser: torch.optim.Optimizer
@@ -276,12 +237,7 @@ class Together:
 
     def mean(self, value: Tensor) -> Tensor:
         """Return the mean over all processes."""
-        mean = self._fabric.all_reduce(value, reduce_op="mean")
-        return cast("Tensor", mean)
-
-    def any_stops(self, stopping: bool) -> bool:
-        """Tell the others, so that none waits for gradients of a process that is gone."""
-        return float(self.mean(torch.tensor(float(stopping), device=self.device))) > 0
+        return cast("Tensor", self._fabric.all_reduce(value, reduce_op="mean"))
 
 
 def join(options: TrainOptions) -> tuple[TrainOptions, Processes]:
@@ -292,9 +248,64 @@ def join(options: TrainOptions) -> tuple[TrainOptions, Processes]:
     on_cpu = resolve(options.device).type == "cpu"
     if options.devices == 0:
         options = replace(options, devices=fastest_count(options) if on_cpu else 1)
-    alone = options.devices * options.nodes == 1
-    if on_cpu and options.nodes == 1 and options.precision != "float16":
-        return options, Alone(options) if alone else Cores(options)
-    if alone and options.precision != "float16":
-        return options, Alone(options)
-    return options, Together(options)
+    if options.precision == "float16":
+        return options, FabricProcesses(options)
+    if options.devices * options.nodes == 1:
+        return options, Processes(options)
+    if on_cpu and options.nodes == 1:
+        return options, CoreProcesses(options)
+    return options, FabricProcesses(options)
+
+
+def fastest_count(options: TrainOptions) -> int:
+    """Return how many processes of one thread learn fastest; 1 where one process with threads does.
+
+    Both ways are tried for a few steps with random images.
+    """
+    cores = psutil.cpu_count(logical=False) or 1
+    count = max(n for n in range(1, cores + 1) if options.batch_size % n == 0)
+    if count == 1 or options.total < MIN_MEASURED_STEPS or options.threads:
+        return 1
+    try:
+        together = pixels_per_second(options, 1, threads=0)
+        return count if pixels_per_second(options, count, threads=1) > together else 1
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 1
+
+
+def pixels_per_second(options: TrainOptions, processes: int, threads: int) -> float:
+    """Return the pixels per second of a number of processes that work at the same time."""
+    share = replace(
+        options,
+        batch_size=max(1, options.batch_size // processes),
+        devices=1,
+        nodes=1,
+        threads=threads,
+        device="cpu",
+    )
+    text = json.dumps(share.to_dict())
+    children = [
+        _start("measure", text, threads=threads, output=subprocess.PIPE, errors=subprocess.DEVNULL)
+        for _ in range(processes)
+    ]
+    try:
+        return sum(float(child.communicate(timeout=MEASUREMENT_S)[0]) for child in children)
+    finally:
+        for child in children:
+            child.kill()
+
+
+def _start(
+    *arguments: object, threads: int, output: Any, errors: Any = subprocess.STDOUT
+) -> subprocess.Popen[bytes]:
+    """Start a process of our own with a number of threads; 0: as torch sees fit."""
+    variables = {**os.environ, **allocator_environment()}
+    if threads:
+        variables["OMP_NUM_THREADS"] = str(threads)
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "napari_kpac.training", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        env=variables,
+    )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.core.files import append, read_text, replacing
+from napari_kpac.core.files import append, read_text, replacing, write_record
 from napari_kpac.images import write_image
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.state import Counters
@@ -23,6 +23,8 @@ from napari_kpac.weights import ModelCard, ModelEntry, install, models
 
 OPTIONS, METRICS, STATE = "options.json", "metrics.csv", "state.safetensors"
 LAST, BEST, EMA = "last.safetensors", "best.safetensors", "ema.safetensors"
+INSTALLED = "installed.txt"
+"""Holds which weights of the run are in the catalogue."""
 
 
 class RunFolder:
@@ -38,7 +40,7 @@ class RunFolder:
 
     @property
     def is_free(self) -> bool:
-        """Whether a run can begin here."""
+        """Whether a run can begin here: the folder holds none."""
         return not (self.path / OPTIONS).exists()
 
     def check_free(self) -> None:
@@ -51,8 +53,7 @@ class RunFolder:
     def begin(self, options: TrainOptions) -> None:
         """Begin a run in an empty place."""
         self.check_free()
-        with replacing(self.path / OPTIONS) as temporary:
-            temporary.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
+        write_record(self.path / OPTIONS, options.to_dict())
 
     def clear(self) -> None:
         """Make room for another run, unless this one has learned something."""
@@ -75,7 +76,7 @@ class RunFolder:
         return TrainOptions.from_dict(values)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Read what the run has told of its steps; what a step did not have is left out."""
+        """Read the table of the run's steps; what a step did not have is left out."""
         found = []
         for row in _rows(self.path / METRICS):
             with suppress(ValueError):  # cut off in the middle of a number
@@ -83,27 +84,27 @@ class RunFolder:
         return found
 
     def preview(self, step: int, scores: Scores) -> None:
-        """Keep the image of a validation."""
+        """Write the preview of a validation."""
         write_image(self.path / "previews" / f"{step:07d}.png", scores.preview)
 
 
 class Metrics:
-    """A table with one row for every step that is told of."""
+    """A table with one row for every step that is reported."""
 
     def __init__(self, folder: Path, columns: list[str], upto: int) -> None:
         """Open the table; rows after step ``upto`` are of work that will be done again."""
         self._path = folder / METRICS
         self._columns = columns
-        kept = [
-            row
-            for row in _rows(self._path)
-            if set(row) == set(columns) and int(row["step"]) <= upto
-        ]
+        rows = [row for row in _rows(self._path) if set(row) == set(columns)]
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
-            writer.writerows(kept)
-        self._board = _board(folder, upto)
+            writer.writerows(row for row in rows if int(row["step"]) <= upto)
+        self._events: Any = None
+        with suppress(ImportError):  # TensorBoard is not installed
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(folder / "events"), purge_step=upto + 1)
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Write the row of a step."""
@@ -111,21 +112,21 @@ class Metrics:
         row = {"step": str(step), **{k: f"{v:.6g}" for k, v in values.items()}}
         csv.DictWriter(line, self._columns).writerow(row)
         append(self._path, line.getvalue().encode())
-        if self._board is not None:
+        if self._events is not None:
             try:
                 for name, value in values.items():
-                    self._board.add_scalar(name, value, step)
+                    self._events.add_scalar(name, value, step)
             except OSError as error:
                 raise FileError(f"cannot write TensorBoard's events: {error}") from error
 
     def close(self) -> None:
         """Finish the event file, if there is one."""
-        if self._board is not None:
-            self._board.close()
+        if self._events is not None:
+            self._events.close()
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    """Read the whole rows that are there; a row that was cut off is left out."""
+    """Read the complete rows; a row that was cut off is left out."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -138,24 +139,20 @@ def _rows(path: Path) -> list[dict[str, str]]:
     ]
 
 
-def _board(folder: Path, upto: int) -> Any:
-    """Open an event file for TensorBoard, where that is installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "events"), purge_step=upto + 1)
-
-
 def card_of_run(
     options: TrainOptions, counters: Counters, data: str, scores: Scores | None
 ) -> ModelCard:
     """Fill in a card with what the run knows."""
     kind = "dual-pixel, " if options.dual else ""
-    figures = {"steps": float(counters.step), "hours": round(counters.seconds / 3600, 2)}
+    hours, size = counters.seconds / 3600, options.crop_size
+    figures = {"steps": float(counters.step), "hours": round(hours, 2)}
     if scores is not None:
         figures |= {f"validation {k}": round(v, 5) for k, v in scores.figures().items()}
     start = f"started from {options.start}" if options.start else "from scratch"
+    phases = ""
+    if options.phases:
+        lengths = (f"{each.label} {each.end - each.begin}" for each in options.schedule())
+        phases = f" phases: {', '.join(lengths)};"
     return ModelCard(
         name=options.name,
         version="1",
@@ -164,11 +161,10 @@ def card_of_run(
         status="in training" if counters.step < options.total else "trained",
         training_data=data,
         training=(
-            f"{counters.step} steps of {options.batch} crops of {options.crop}x{options.crop},"
-            f" {start}; rate {options.rate:g}, attention modules x {options.attention_rate:g},"
-            f" attention loss {options.attention_loss:g}, steering {options.steering:g};"
-            f" seed {options.seed};{_phases(options)}"
-            f" {counters.seconds / 3600:.1f} hours"
+            f"{counters.step} steps of {options.batch_size} crops of {size}x{size}, {start};"
+            f" rate {options.learning_rate:g}, attention modules x"
+            f" {options.attention_learning_rate:g}, attention loss {options.attention_loss:g},"
+            f" steering {options.steering:g}; seed {options.seed};{phases} {hours:.1f} hours"
         ),
         limits=(
             "trained on synthetic defocus; blur in real photographs may differ"
@@ -179,22 +175,13 @@ def card_of_run(
     )
 
 
-def _phases(options: TrainOptions) -> str:
-    """List the phases of a run that has any."""
-    if not options.phases:
-        return ""
-    phases = options.schedule()
-    return " phases: " + ", ".join(f"{each.label} {each.end - each.begin}" for each in phases) + ";"
-
-
-INSTALLED = "installed.txt"
-"""File of a run that says which weights it has put into the catalogue."""
-
-
 def check_free(name: str, run: str | Path) -> None:
     """Raise if the catalogue has a model of that name already that is not of this run."""
     taken = {entry.name: entry.card.sha256 for entry in models()}
-    if name in (*taken, "default") and taken.get(name) != _installed(Path(run)):
+    own = "nothing"
+    with suppress(OSError, UnicodeDecodeError):
+        own = (Path(run) / INSTALLED).read_text("utf-8").strip()
+    if name in (*taken, "default") and taken.get(name) != own:
         raise ConfigError(
             f"a model called {name!r} is in the list already; choose another name, or remove it:"
             f" napari-kpac models remove {name}"
@@ -219,10 +206,3 @@ def install_best(run: str | Path, name: str) -> ModelEntry:
     with replacing(run / INSTALLED) as temporary:
         temporary.write_text(entry.card.sha256 + "\n")
     return entry
-
-
-def _installed(run: Path) -> str:
-    try:
-        return (run / INSTALLED).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return "nothing"

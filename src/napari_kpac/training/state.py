@@ -1,14 +1,15 @@
-"""All that a run needs in order to go on exactly where it stopped, in one file without pickles.
+"""The network, optimiser and averaged weights of a run: how it begins, and what it goes on from.
 
-Random numbers need no state: every crop is a function of the seed and its number (examples).
-Not for: finished models (weights).
+A state is one file without pickles. Random numbers need none: every crop is a function of the
+seed and its number (examples). Not for: finished models (weights).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,112 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from napari_kpac.core.errors import FileError
+from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.options import select_options
+from napari_kpac.network import KPACConfig, KPACNet, ResidualNet, build
+from napari_kpac.network.layers import initialise
 from napari_kpac.training.options import TrainOptions
+from napari_kpac.weights import load
 from napari_kpac.weights.store import write_tensors
 
-MOST = 10**12
-"""No run has more steps or takes longer."""
+Network = KPACNet | ResidualNet
+FIRST_LAYER = "encoder.levels.0.enter.weight"
+_DECODER = re.compile(r"decoder\.levels\.(\d+)\.(.*)")
 MOMENTS = ("exp_avg", "exp_avg_sq")
+MAX_COUNT = 10**12
+"""No run has more steps or takes more seconds."""
+
+
+def start_network(options: TrainOptions) -> Network:
+    """Make the network that a run begins with, untrained or with the weights of another one."""
+    if options.network == "residual":
+        baseline = ResidualNet(options.channels)
+        initialise(baseline, torch.Generator().manual_seed(options.seed))
+        return baseline
+    config = select_options(KPACConfig, options, views=2 if options.dual else 1)
+    if not options.start:
+        return build(config, seed=options.seed)
+    given = load(options.start)
+    # What the options do not set stays as the start model has it.
+    kept = ("kernel_size", "dilations", "shape_hidden", "stride_padding")
+    config = replace(config, **{name: getattr(given.config, name) for name in kept})
+    net = build(config, seed=options.seed)
+    if FIRST_LAYER not in transfer(given, net):
+        raise ConfigError(
+            f"the layers of {options.start} do not fit the network that is to be trained:"
+            f" it has {given.config.channels} channels, not {options.channels}"
+        )
+    return net.requires_grad_()
+
+
+@torch.no_grad()
+def transfer(given: KPACNet, net: KPACNet) -> list[str]:
+    """Copy the weights of every layer that fits; returns the names of what was copied.
+
+    A single-image network gives its first layer to both views of a dual-pixel network, halved.
+    Levels are counted from full resolution, so that networks of 2 and 3 levels share what
+    they have in common.
+    """
+    source = {_from_full(name, given): tensor for name, tensor in given.state_dict().items()}
+    if given.config.views < net.config.views:
+        source[FIRST_LAYER] = torch.cat([source[FIRST_LAYER]] * 2, dim=1) / 2
+    elif given.config.views > net.config.views:
+        source[FIRST_LAYER] = source[FIRST_LAYER][:, :3] + source[FIRST_LAYER][:, 3:]
+    taken = []
+    for name, target in net.state_dict().items():
+        tensor = source.get(_from_full(name, net))
+        if tensor is not None and tensor.shape == target.shape:
+            target.copy_(tensor)
+            taken.append(name)
+    return taken
+
+
+def _from_full(name: str, net: KPACNet) -> str:
+    """Return a name that counts the levels of the decoder from full resolution."""
+    match = _DECODER.fullmatch(name)
+    if match is None:
+        return name
+    return f"decoder.levels.{net.config.levels - int(match[1])}/{match[2]}"
+
+
+def make_optimiser(net: nn.Module, options: TrainOptions) -> torch.optim.Adam:
+    """Make Adam, with a group of its own for the attention modules."""
+    groups: list[dict[str, Any]] = []
+    for attention in (False, True):
+        named = [p for name, p in net.named_parameters() if is_attention(name) == attention]
+        if named:
+            groups.append({"params": named, "attention": attention})
+    return torch.optim.Adam(groups, lr=options.learning_rate, betas=options.betas)
+
+
+def is_attention(name: str) -> bool:
+    """Return True if a parameter belongs to the scale or shape attention of a block."""
+    return name.startswith("blocks.") and name.split(".")[2] in ("scale", "shape")
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float, attention: float) -> None:
+    """Set the learning rate, and that of the attention modules as a share of it."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate * (attention if group["attention"] else 1.0)
+
+
+class AveragedWeights:
+    """Weights averaged over the steps, with a decay that grows to its value at the beginning.
+
+    Unlike ``torch.optim.swa_utils.AveragedModel`` it averages from the first step on, with weights
+    that follow from the step alone, and needs no second network.
+    """
+
+    def __init__(self, net: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {k: v.detach().clone() for k, v in net.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, net: nn.Module, step: int) -> None:
+        """Average in the weights after a step."""
+        keep = min(self.decay, (1 + step) / (10 + step)) if self.decay else 0.0
+        for name, value in net.state_dict().items():
+            self.weights[name].lerp_(value, 1 - keep)
 
 
 @dataclass
@@ -36,52 +136,14 @@ class Counters:
     seconds: float = 0.0
 
 
-def make_optimiser(net: nn.Module, options: TrainOptions) -> torch.optim.Adam:
-    """Make Adam with a rate of its own for the attention modules."""
-    attention: list[nn.Parameter] = []
-    others: list[nn.Parameter] = []
-    for name, parameter in net.named_parameters():
-        (attention if is_attention(name) else others).append(parameter)
-    groups: list[dict[str, Any]] = [{"params": others, "attention": False}]
-    if attention:
-        groups.append({"params": attention, "attention": True})
-    return torch.optim.Adam(groups, lr=options.rate, betas=options.betas)
-
-
-def is_attention(name: str) -> bool:
-    """Tell whether a parameter belongs to the scale or shape attention of a block."""
-    return name.startswith("blocks.") and name.split(".")[2] in ("scale", "shape")
-
-
-def set_rate(optimiser: torch.optim.Optimizer, rate: float, attention: float) -> None:
-    """Set the learning rate, and that of the attention modules as a share of it."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate * (attention if group["attention"] else 1.0)
-
-
-class Average:
-    """Weights averaged over the steps, with a decay that grows to its value at the beginning."""
-
-    def __init__(self, net: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.weights = {k: v.detach().clone() for k, v in net.state_dict().items()}
-
-    @torch.no_grad()
-    def update(self, net: nn.Module, step: int) -> None:
-        """Take in the weights after a step."""
-        keep = min(self.decay, (1 + step) / (10 + step)) if self.decay else 0.0
-        for name, value in net.state_dict().items():
-            self.weights[name].lerp_(value, 1 - keep)
-
-
 def save_state(
     path: Path,
     net: nn.Module,
     optimiser: torch.optim.Optimizer,
-    average: Average,
+    average: AveragedWeights,
     counters: Counters,
 ) -> None:
-    """Write the state; a state that was there before stays until the new one is whole."""
+    """Write the state; a state that was there before stays until the new one is complete."""
     tensors = {
         name: tensor.detach().cpu().contiguous()
         for name, tensor in _tensors(net, optimiser, average)
@@ -90,9 +152,9 @@ def save_state(
 
 
 def load_state(
-    path: Path, net: nn.Module, optimiser: torch.optim.Optimizer, average: Average
+    path: Path, net: nn.Module, optimiser: torch.optim.Optimizer, average: AveragedWeights
 ) -> Counters:
-    """Put a state that was saved back in place.
+    """Load a saved state into the network, the optimiser and the averaged weights.
 
     Raises
     ------
@@ -132,9 +194,9 @@ def averaged_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _tensors(
-    net: nn.Module, optimiser: torch.optim.Optimizer, average: Average
+    net: nn.Module, optimiser: torch.optim.Optimizer, average: AveragedWeights
 ) -> Iterator[tuple[str, Tensor]]:
-    """Go through all tensors of a state, by name."""
+    """Yield all tensors of a state, by name."""
     for name, parameter in net.named_parameters():
         yield f"net.{name}", parameter
         yield f"ema.{name}", average.weights[name]
@@ -149,6 +211,6 @@ def _counters(metadata: dict[str, Any]) -> Counters:
     for item in fields(Counters):
         value, whole = values[item.name], type(item.default) is int
         fits = isinstance(value, int if whole else int | float) and value >= 0
-        if not fits or (isinstance(value, int) and value > MOST):
+        if not fits or (isinstance(value, int) and value > MAX_COUNT):
             raise ValueError(f"its counter {item.name} is {value!r:.40}")
     return Counters(**values)

@@ -10,31 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from napari_kpac.core.units import MIN_BIN_SHARE, RADIUS_BINS, RadiusBin
 from napari_kpac.network import KPACNet
-from napari_kpac.training.examples import NOISE, Data, Examples
+from napari_kpac.training.examples import NOISE, Data, Examples, coarse
 from napari_kpac.training.losses import mean_absolute_error
 from napari_kpac.training.options import TrainOptions
-from napari_kpac.training.steering import coarse
+from napari_kpac.training.processes import Processes
 
-BINS = {f"{low}-{high} px": (low, high) for low, high in pairwise((0, 1, 2, 4, 8, 12, 20))}
-"""Ranges of radii in pixels by which gains are told."""
-EVERYWHERE = "all"
+BINS = (*RADIUS_BINS, RadiusBin(RADIUS_BINS[-1].high, 20))
+PLACES = ("all", *(f"{each.label} px" for each in BINS))
+"""Where gains are measured: on all pixels, and in ranges of radii."""
 NOISE_SIGMA = 0.01
 """Of the noisy crops, white being 1."""
-SMALLEST_SHARE = 0.01
-"""Of its pixels that a crop needs in a range of radii."""
 PREVIEWED_CROPS = 3
+NAN = float("nan")
 
-ByRadius = dict[str, float]
-"""dB by range of radii, and over all pixels."""
+Gains = dict[str, float]
+"""dB by place."""
 
 
 @dataclass(frozen=True)
@@ -55,126 +53,109 @@ class Scores:
     """Mean absolute error, white being 1."""
     input_mae: float
     """The same of the blurred crops."""
-    gains: ByRadius
+    gains: Gains
     """Gain without noise."""
     alphas: tuple[tuple[float, ...], ...]
     """Mean of every alpha, for each block."""
     preview: npt.NDArray[np.uint8]
     """Blurred, deblurred and sharp, from left to right, of a few crops."""
-    noisy: ByRadius = field(default_factory=dict)
+    noisy: Gains = field(default_factory=dict)
     """Gain with noise of 1 %."""
-    sharp_kept: float = float("nan")
+    sharp_kept: float = NAN
     """PSNR of what becomes of the sharp crops, against themselves."""
-    muting: tuple[ByRadius, ...] = ()
+    muting: tuple[Gains, ...] = ()
     """Gain lost when every alpha is muted, then when the alphas of each dilation are."""
     real: RealScores | None = None
     """Where real pairs were given."""
 
     def figures(self) -> dict[str, float]:
-        """Return all figures by name, in dB where nothing else is said."""
+        """Return all figures by name; all but the errors are in dB."""
+        return {name: value for name, value in self._all_figures().items() if np.isfinite(value)}
+
+    def _all_figures(self) -> dict[str, float]:
         found = {"mae": self.mae, "input mae": self.input_mae, "sharp kept": self.sharp_kept}
-        found |= {f"gain {name}": value for name, value in self.gains.items()}
-        found |= {f"gain with noise {name}": value for name, value in self.noisy.items()}
+        found |= {f"gain {place}": value for place, value in self.gains.items()}
+        found |= {f"gain with noise {place}": value for place, value in self.noisy.items()}
         for index, costs in enumerate(self.muting):
             what = f"cost of muting {index or 'everything'}"
-            found |= {f"{what} {name}": value for name, value in costs.items()}
+            found |= {f"{what} {place}": value for place, value in costs.items()}
         if self.real is not None:
             found |= {
                 "real gain": self.real.mean,
                 "worst real gain": self.real.worst,
                 "real gain muted": self.real.muted,
             }
-        return {name: value for name, value in found.items() if np.isfinite(value)}
+        return found
 
 
 def figure_names(dilations: int) -> list[str]:
     """Return the names of all figures that a validation may find."""
-    places = (EVERYWHERE, *BINS)
-    names = ["mae", "input mae", "sharp kept"]
-    names += [f"gain {place}" for place in places]
-    names += [f"gain with noise {place}" for place in places]
-    for index in range(dilations + 1 if dilations else 0):
-        names += [f"cost of muting {index or 'everything'} {place}" for place in places]
-    return [*names, "real gain", "worst real gain", "real gain muted"]
+    gains = dict.fromkeys(PLACES, NAN)
+    muting = (gains,) * (dilations + 1) if dilations else ()
+    nothing = np.zeros((0, 0, 3), np.uint8)
+    real = RealScores(NAN, NAN, NAN)
+    return list(Scores(NAN, NAN, gains, (), nothing, gains, NAN, muting, real)._all_figures())
 
 
-class Reducer(Protocol):
-    """Who shares a validation (see ``processes``)."""
-
-    rank: int
-    world: int
-    device: torch.device
-
-    def mean(self, value: Tensor) -> Tensor:
-        """Return the mean over all processes."""
-
-
-class _Sums:
-    """Sums of gains and how many they are, for one way to run the network."""
-
-    def __init__(self) -> None:
-        self.values = torch.zeros(2, 1 + len(BINS), dtype=torch.float64)
-
-    def add(self, before: Tensor, after: Tensor, radius: Tensor) -> None:
-        """Take in squared errors (1, H, W) of a crop."""
-        masks = [torch.ones_like(radius, dtype=torch.bool)]
-        masks += [(radius >= low) & (radius < high) for low, high in BINS.values()]
-        for index, mask in enumerate(masks):
-            if mask.double().mean() >= SMALLEST_SHARE:
-                gain = _decibels(after[mask].mean()) - _decibels(before[mask].mean())
-                self.values[0, index] += float(gain)
-                self.values[1, index] += 1
-
-    def by_radius(self) -> ByRadius:
-        """Return the means; ranges without crops are left out."""
-        sums, counts = self.values.tolist()
-        places = (EVERYWHERE, *BINS)
-        return {
-            place: total / count
-            for place, total, count in zip(places, sums, counts, strict=True)
-            if count
-        }
-
-
-def validate(net: torch.nn.Module, data: Data, options: TrainOptions, reducer: Reducer) -> Scores:
+def validate(
+    net: torch.nn.Module, data: Data, options: TrainOptions, processes: Processes
+) -> Scores:
     """Run a network over the crops kept for validation; processes share them."""
     blocks, dilations = attention_shape(net)
-    mutings = _mutings(dilations)
-    sums = [_Sums() for _ in range(2 + len(mutings))]
+    # Everything muted, then each dilation.
+    mutings = [[float(d != muted) for d in range(dilations)] for muted in range(dilations)]
+    mutings = [[0.0] * dilations, *mutings] if dilations else []
+    # For each way to run the network: the sums of gains, and how many they are.
+    sums = torch.zeros(2 + len(mutings), 2, len(PLACES), dtype=torch.float64)
     totals = torch.zeros(4, dtype=torch.float64)
-    reals = torch.full((options.crops, 2), float("nan"), dtype=torch.float64)
-    alphas_sum = torch.zeros(blocks, dilations, dtype=torch.float64)
+    reals = torch.full((options.validation_crops, 2), NAN, dtype=torch.float64)
+    alpha_sums = torch.zeros(blocks, dilations, dtype=torch.float64)
     rows: list[Tensor] = []
     with torch.no_grad():
-        for index in range(reducer.rank, options.crops, reducer.world):
-            examples = data.held_out(options, index).to(reducer.device)
+        for index in range(processes.rank, options.validation_crops, processes.world):
+            examples = data.held_out(options, index).to(processes.device)
             alphas: list[Tensor] = []
             output = run(net, examples, alphas)
             # Blocks without scale attention say 1 everywhere.
             for block, alpha in enumerate(alphas[:blocks]):
-                alphas_sum[block] += alpha.mean(dim=(0, 2, 3)).double().cpu()
+                alpha_sums[block] += alpha.mean(dim=(0, 2, 3)).double().cpu()
             noisy = _noisy(examples, options.seed, index)
             tries = [(examples, output), (noisy, run(net, noisy, []))]
             tries += [(examples, run(net, examples, [], gains)) for gains in mutings]
             for each, (given, made) in zip(sums, tries, strict=True):
                 before, after = (_squared(image, examples) for image in (given.blurred, made))
-                each.add(before, after, examples.radius.cpu())
+                _add_gains(each, before, after, examples.radius.cpu())
             kept = _decibels(_squared(run(net, _in_focus(examples), []), examples).mean())
-            totals += torch.tensor(
-                [
-                    float(mean_absolute_error(output, examples.sharp)),
-                    float(mean_absolute_error(examples.blurred, examples.sharp)),
-                    float(kept),
-                    1.0,
-                ],
-                dtype=torch.float64,
-            )
+            errors = [
+                mean_absolute_error(image, examples.sharp) for image in (output, examples.blurred)
+            ]
+            totals += torch.tensor([*map(float, (*errors, kept)), 1.0], dtype=torch.float64)
             if len(rows) < PREVIEWED_CROPS:
                 rows.append(torch.cat([examples.blurred, output, examples.sharp], dim=3))
             real = data.held_out_real(options, index)
             if real is not None:
-                reals[index] = torch.tensor(_real_gains(net, real.to(reducer.device), mutings))
-    return _gathered(reducer, sums, totals, reals, alphas_sum, rows)
+                reals[index] = torch.tensor(_real_gains(net, real.to(processes.device), mutings))
+
+    def summed(values: Tensor) -> Tensor:
+        mean = processes.mean(values.float().to(processes.device))
+        return (mean * processes.world).double().cpu()
+
+    mae, input_mae, kept_sum, count = summed(totals).tolist()
+    clean, with_noise, *muted = map(_gains, summed(sums))
+    alpha_means = summed(alpha_sums) / count if alpha_sums.numel() else alpha_sums
+    shown = torch.cat(rows, dim=2)[0] if rows else torch.zeros(3, 1, 1)
+    preview = ((shown.permute(1, 2, 0).clamp(-1, 1) + 1) * 127.5).round().byte().cpu().numpy()
+    return Scores(
+        mae / count,
+        input_mae / count,
+        clean,
+        tuple(map(tuple, alpha_means.tolist())),
+        preview,
+        with_noise,
+        kept_sum / count,
+        tuple({place: clean[place] - gain for place, gain in each.items()} for each in muted),
+        _real_scores(summed(reals.nan_to_num(0.0)), summed((~reals.isnan()).double()) > 0),
+    )
 
 
 def run(
@@ -183,18 +164,9 @@ def run(
     alphas: list[Tensor],
     gains: Sequence[float] | None = None,
 ) -> Tensor:
-    """Deblur examples.
+    """Deblur examples; their own gains, and gains for each dilation, multiply alpha.
 
-    Parameters
-    ----------
-    net
-        The network.
-    examples
-        Crops; where they have gains of their own, those change alpha.
-    alphas
-        The alphas of the blocks are added to this list, before any change.
-    gains
-        What the alphas of each dilation are multiplied by.
+    The alphas of the blocks are added to the list ``alphas``, before any change.
     """
 
     def modulate(block: int, alpha: Tensor) -> Tensor:
@@ -217,55 +189,30 @@ def attention_shape(net: torch.nn.Module) -> tuple[int, int]:
     return net.config.blocks, len(net.config.dilations)
 
 
-def _mutings(dilations: int) -> list[list[float]]:
-    """Return the gains that are tried: everything muted, then each dilation."""
-    each = [[float(d != muted) for d in range(dilations)] for muted in range(dilations)]
-    return [[0.0] * dilations, *each] if dilations else []
+def _add_gains(sums: Tensor, before: Tensor, after: Tensor, radius: Tensor) -> None:
+    """Add the gains of a crop, from squared errors (1, H, W), where it has enough pixels."""
+    masks = [torch.ones_like(radius, dtype=torch.bool)]
+    masks += [(radius >= low) & (radius < high) for low, high in BINS]
+    for index, mask in enumerate(masks):
+        if mask.double().mean() >= MIN_BIN_SHARE:
+            gain = _decibels(after[mask].mean()) - _decibels(before[mask].mean())
+            sums[0, index] += float(gain)
+            sums[1, index] += 1
 
 
-def _gathered(
-    reducer: Reducer,
-    sums: Sequence[_Sums],
-    totals: Tensor,
-    reals: Tensor,
-    alphas: Tensor,
-    rows: Sequence[Tensor],
-) -> Scores:
-    """Put together what the processes found."""
+def _gains(sums: Tensor) -> Gains:
+    """Return the mean gains; places without crops are left out."""
+    places = zip(PLACES, *sums.tolist(), strict=True)
+    return {place: total / count for place, total, count in places if count}
 
-    def summed(values: Tensor) -> Tensor:
-        mean = reducer.mean(values.float().to(reducer.device))
-        return (mean * reducer.world).double().cpu()
 
-    for each in sums:
-        each.values = summed(each.values)
-    mae, input_mae, kept, count = summed(totals).tolist()
-    clean, noisy, *muted = (each.by_radius() for each in sums)
-    muting = tuple({place: clean[place] - gain for place, gain in each.items()} for each in muted)
-    found = summed(reals.nan_to_num(0.0))
-    there = summed((~reals.isnan()).double()) > 0
-    real = None
-    if there.any():
-        plain, without = (found[:, i][there[:, i]] for i in (0, 1))
-        real = RealScores(
-            float(plain.mean()),
-            float(plain.min()),
-            float(without.mean()) if len(without) else float("nan"),
-        )
-    means = summed(alphas) / count if alphas.numel() else alphas
-    shown = torch.cat(list(rows), dim=2)[0] if rows else torch.zeros(3, 1, 1)
-    preview = ((shown.permute(1, 2, 0).clamp(-1, 1) + 1) * 127.5).round().byte().cpu().numpy()
-    return Scores(
-        mae / count,
-        input_mae / count,
-        clean,
-        tuple(map(tuple, means.tolist())),
-        preview,
-        noisy,
-        kept / count,
-        muting,
-        real,
-    )
+def _real_scores(gains: Tensor, there: Tensor) -> RealScores | None:
+    """Summarise gains (crops, 2), plain and muted, of the crops that are there."""
+    if not there.any():
+        return None
+    plain, muted = (gains[:, i][there[:, i]] for i in (0, 1))
+    without = float(muted.mean()) if len(muted) else NAN
+    return RealScores(float(plain.mean()), float(plain.min()), without)
 
 
 def _noisy(examples: Examples, seed: int, index: int) -> Examples:
@@ -297,7 +244,7 @@ def _real_gains(
         for image in (examples.blurred, *made)
     )
     gains = [value - before for value in after]
-    return [*gains, float("nan")][:2]
+    return [*gains, NAN][:2]
 
 
 def _fitted_error(image: Tensor, sharp: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from napari_kpac.widgets.train.source import (
 )
 
 START = (("from scratch", ""), ("the default model", "default"))
-SHOWN = ("kind", "root", "sharp", "pairs", "start", "name", "steps", "device", "phases")
+SHOWN = ("kind", "root", "sharp", "pairs_root", "start", "name", "steps", "device", "phases")
 """Options that are not folded away."""
 ELSEWHERE = ("nodes", "network")
 """Options for the terminal: they start the program anew, or make nothing for the lists."""
@@ -39,12 +39,13 @@ NETWORK = (
 SECTIONS = {
     "network": NETWORK,
     "learning": (
-        "rate", "final_rate", "warmup", "fine_steps", "fine_rate", "perceptual", "vgg",
-        "attention_rate", "attention_loss", "steering", "betas", "clip", "ema",
+        "learning_rate", "final_learning_rate", "warmup", "fine_steps", "fine_learning_rate",
+        "perceptual", "vgg", "attention_learning_rate", "attention_loss", "steering", "betas",
+        "gradient_clip", "ema_decay",
     ),
     "crops": (
-        "batch", "crop", "uniform", "scenes", "focused", "paired", "radii", "spread", "largest",
-        "shrink", "noise", "noisy", "fixed_batch",
+        "batch_size", "crop_size", "uniform", "scenes", "focused", "paired", "radii", "spread",
+        "max_radius", "shrink", "noise", "noise_probability", "fixed_batch",
     ),
 }  # fmt: skip
 OTHERS = "data and run"

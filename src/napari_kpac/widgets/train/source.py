@@ -105,7 +105,7 @@ class DataSource:
                 "kind": kind,
                 "root": [str(root)],
                 "sharp": None if sharp is None else str(sharp),
-                "pairs": [] if pairs is None else [str(pairs)],
+                "pairs_root": [] if pairs is None else [str(pairs)],
             }
         )
 
@@ -115,7 +115,7 @@ class DataSource:
         for edit, folders in (
             (self.root, options.root),
             (self.sharp, (options.sharp or "",)),
-            (self.pairs, options.pairs),
+            (self.pairs, options.pairs_root),
         ):
             edit.line_edit.value = next(iter(folders), "")
 
