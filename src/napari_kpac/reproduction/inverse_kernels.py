@@ -14,7 +14,7 @@ import numpy.typing as npt
 from skimage import data
 
 from napari_kpac.evaluation import paper
-from napari_kpac.evaluation.panels import ImageArray, kernel_image, plot, sheet
+from napari_kpac.evaluation.plots import RGBImage, rasterise, sheet
 from napari_kpac.optics import (
     Aperture,
     accuracy,
@@ -30,7 +30,7 @@ from napari_kpac.optics import (
 )
 from napari_kpac.optics.inverse import TOLERANCE, decibels
 
-BASE_RADIUS = 2.0
+BASE_RADIUS_PX = 2.0
 """Of the kernels that are enlarged: a disc of two pixels, a Gaussian of sigma 1."""
 
 Numbers = dict[str, Any]
@@ -39,11 +39,12 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: its name, the drawing, and its numbers beside the paper's."""
+    """A figure."""
 
     name: str
-    image: ImageArray
-    numbers: list[Numbers]
+    image: RGBImage
+    numbers: Any
+    """What is in it, as plain values: the paper's figures beside ours, where it prints any."""
 
 
 def inverse_kernel_figures(epsilon: float = 0.01) -> Iterator[Figure]:
@@ -55,8 +56,8 @@ def inverse_kernel_figures(epsilon: float = 0.01) -> Iterator[Figure]:
         Noise-to-signal ratio of the Wiener inverse; the paper does not state its own.
     """
     kernels = {
-        "disc": psf(Aperture("disc"), BASE_RADIUS),
-        "gaussian": psf(Aperture("gaussian"), BASE_RADIUS),
+        "disc": psf(Aperture("disc"), BASE_RADIUS_PX),
+        "gaussian": psf(Aperture("gaussian"), BASE_RADIUS_PX),
     }
     disc = kernels["disc"]
     inverse = wiener_inverse(disc, epsilon, tolerance=TOLERANCE)
@@ -202,6 +203,8 @@ def _gaussian_upsampling() -> Figure:
     Both are sampled at the middle of each pixel. A point spread function is averaged over
     the pixel, which widens the small one by more than the large one.
     """
+    from matplotlib.figure import Figure as PlotFigure
+
     scale = 3
     kernel, wide = _sampled_gaussian(1), _sampled_gaussian(scale)
     enlarged = upsample(kernel, scale)
@@ -215,25 +218,20 @@ def _gaussian_upsampling() -> Figure:
     lines = [middle[name][np.isin(places[name], common)] for name in ("up", "wide")]
     worst = float(np.abs(lines[0] - lines[1]).max() / middle["wide"].max())
     shown = np.abs(places["up"]) <= 12
-    image = plot(
+    drawing = PlotFigure(figsize=(9, 5.6), layout="constrained")
+    axes = drawing.subplots()
+    axes.plot(places["k"], middle["k"] / scale**2, color="0.5", label="k / 9, sigma 1")
+    axes.plot(places["up"][shown], middle["up"][shown], label="k up 3, divided by 9")
+    axes.plot(places["wide"], middle["wide"], "o", color="tab:red", label="k', sigma 3")
+    axes.set(xlabel="pixels from the middle", ylabel="weight")
+    axes.set_title(
         f"A Gaussian enlarged {scale} times, and one of {scale} times the width:"
-        f" they differ by {worst:.1%} of the peak at most",
-        [
-            ("k / 9, sigma 1", places["k"], middle["k"] / scale**2, (120, 120, 120), False),
-            (
-                "k up 3, divided by 9",
-                places["up"][shown],
-                middle["up"][shown],
-                (31, 119, 180),
-                False,
-            ),
-            ("k', sigma 3", places["wide"], middle["wide"], (214, 39, 40), True),
-        ],
-        x_label="pixels from the middle",
-        y_label="weight",
+        f" they differ by {worst:.1%} of the peak at most"
     )
+    axes.grid(alpha=0.5)
+    axes.legend()
     numbers = [{"scale": scale, "largest_difference_share_of_peak": worst, "paper": paper.GAUSSIAN}]
-    return Figure("gaussian_upsampling", image, numbers)
+    return Figure("gaussian_upsampling", rasterise(drawing), numbers)
 
 
 class _Triple:
@@ -259,7 +257,7 @@ class _Triple:
         return fit_weights(self.images(how), self.target)
 
     def numbers(self, how: str) -> Numbers:
-        """Give the accuracy with equal and with fitted weights."""
+        """Return the accuracy with equal and with fitted weights."""
         images, weights = self.images(how), self.weights(how)
         equal = accuracy(blend(images, (0.5, 0.5)), self.target)
         return {
@@ -270,6 +268,19 @@ class _Triple:
         }
 
 
+def kernel_image(kernel: Doubles, reach: int) -> Doubles:
+    """Show the middle of a kernel: grey is zero, white and black its largest magnitude.
+
+    The scale is that of square roots, so that small weights can be seen.
+    """
+    half = kernel.shape[0] // 2
+    reach = min(reach, half)
+    middle = kernel[half - reach : half + reach + 1, half - reach : half + reach + 1]
+    strength: Doubles = np.sqrt(np.abs(middle) / np.abs(middle).max())
+    shown: Doubles = 0.5 + 0.5 * np.sign(middle) * strength
+    return shown
+
+
 def _sampled_gaussian(sigma: int) -> Doubles:
     line = np.exp(-0.5 * (np.arange(-4 * sigma, 4 * sigma + 1) / sigma) ** 2)
     kernel: Doubles = np.outer(line, line) / line.sum() ** 2
@@ -277,6 +288,6 @@ def _sampled_gaussian(sigma: int) -> Doubles:
 
 
 def _image(name: str) -> Doubles:
-    """Give an image of scikit-image as floats in 0..1, none of which needs a download."""
+    """Return an image of scikit-image that needs no download, as floats in 0..1."""
     pixels: Doubles = getattr(data, name)() / 255.0
     return pixels
