@@ -29,6 +29,8 @@ TITLE_PX = TEXT_PX + 3
 INK = (25, 25, 25)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Colours that colour-blind people can tell apart."""
+LINE_STYLES = ("-", "--", ":")
+"""Taken one after the other, each with all colours."""
 MAX_MARKED = 20
 """Values of a line from which on they are not marked."""
 SVG_SETTINGS: dict[Any, Any] = {
@@ -99,13 +101,14 @@ def rasterise(figure: Figure) -> RGBImage:
 
 def line_plot(series: Sequence[Series], places: Sequence[str], *, x: str, y: str) -> str:
     """Draw lines over named places, as SVG for a page; places without a name get no mark."""
+    from cycler import cycler
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(SVG_SETTINGS):
         figure = Figure(figsize=(10, 5), layout="constrained")
         axes = figure.subplots()
-        axes.set_prop_cycle(color=COLOURS)
+        axes.set_prop_cycle(cycler(linestyle=LINE_STYLES) * cycler(color=COLOURS))
         marker = "o" if len(places) <= MAX_MARKED else None
         lines = []
         for _, values in series:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import imagecodecs
 import numpy as np
@@ -86,12 +86,16 @@ def report_steps(found: Evaluation, folder: Path) -> Steps[Path]:
     write_record(folder / SUMMARY, summary)
     sections = [Section(table.title, table) for table in tables_of(found)]
     if isinstance(found.study, PairStudy):
-        cases = []
+        sections += _plots(found)
         total = len(found.study.keys)
-        for case in best_and_worst(found.study, found.results):
-            cases.append(case)
-            yield Progress(total, total, f"report: case {len(cases)} of at most {2 * MAX_CASES}")
-        sections += [*_plots(found), *_case_sections(found.study, cases)]
+        cases: dict[str, list[tuple[str, Sequence[Cell]]]] = {}
+        for done, case in enumerate(best_and_worst(found.study, found.results), start=1):
+            heading = f"{case.image}: {case.gain:.2f} dB gained"
+            cases.setdefault(case.kind, []).append((heading, case.crops))
+            yield Progress(total, total, f"report: case {done} of at most {2 * MAX_CASES}")
+        for kind, shown in cases.items():
+            title = f"The {kind} cases of {found.study.methods[1].name}"
+            sections.append(Section(title, images=shown))
     sections.append(Section("Every image", _rows(found.results), folded=True))
     for title, content in (("Settings", found.study.settings), ("Environment", where)):
         sections.append(Section(title, text=json.dumps(content, indent=2)))
@@ -129,8 +133,7 @@ def _finite(content: Any) -> Any:
     return content
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One image and what became of it."""
 
     kind: str
@@ -184,20 +187,6 @@ def worst_crop(error: ImageArray, side: int) -> tuple[slice, slice]:
         for place, length in zip(middle, error.shape, strict=True)
     )
     return slice(top, top + side), slice(left, left + side)
-
-
-def _case_sections(study: PairStudy, cases: Sequence[Case]) -> list[Section]:
-    sections = []
-    for kind in ("best", "worst"):
-        images = [
-            (f"{case.image}: {case.gain:.2f} dB gained", case.crops)
-            for case in cases
-            if case.kind == kind
-        ]
-        if images:
-            title = f"The {kind} cases of {study.methods[1].name}"
-            sections.append(Section(title, images=images))
-    return sections
 
 
 def _plots(found: Evaluation) -> list[Section]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import get_args
 
@@ -143,28 +144,22 @@ def bench_steps(
     net = prepare(model, CPU)
     found: list[Measure] = []
     total = repeats + (5 if large else 1) + (1 if huge else 0)
-    done = 0
-
-    def step(stage: str) -> Progress:
-        nonlocal done
-        done += 1
-        return Progress(done, total, stage)
-
+    done = count(1)
     jobs = _jobs(net)
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(repeats):
         for name, job in jobs.items():
             best[name] = min(best[name], _timed(job, plain=name == "naive"))
-        yield step("forward and sliders")
+        yield Progress(next(done), total, "forward and sliders")
     found += _forward_measures(net, best)
     if large:
         per_megapixel = best["forward"] / (SIZE[0] * SIZE[1] / 1e6)
         for kept in (True, False):
             name = "skips kept" if kept else "skips recomputed"
             seconds = _seconds(partial(_deblur_large, _noise(*LARGE_SIZE), net, kept))
-            yield step(f"12 MP, {name}")
+            yield Progress(next(done), total, f"12 MP, {name}")
             peak = peak_memory(*LARGE_SIZE, kept=kept)
-            yield step(f"12 MP, {name}, memory")
+            yield Progress(next(done), total, f"12 MP, {name}, memory")
             ratio = seconds / (LARGE_SIZE[0] * LARGE_SIZE[1] / 1e6) / per_megapixel
             found += [
                 Measure(
@@ -183,7 +178,7 @@ def bench_steps(
             ]
     if huge:
         peak = peak_memory(*HUGE_SIZE, budget=HUGE_BUDGET_BYTES)
-        yield step("100 MP, memory")
+        yield Progress(next(done), total, "100 MP, memory")
         found.append(
             Measure("100 MP within a budget of 4 GB: peak memory", peak / 1e9, "GB", "<= 4", "3")
         )
@@ -197,7 +192,7 @@ def bench_steps(
             note=f"{seconds:.2f} s",
         )
     )
-    yield step("Richardson-Lucy")
+    yield Progress(next(done), total, "Richardson-Lucy")
     return found
 
 
@@ -206,15 +201,15 @@ def training_steps(repeats: int = 3) -> Steps[list[Measure]]:
     cores = psutil.cpu_count(logical=False) or 1
     counts = {"one process with all threads": 1, f"{cores} processes of one thread": cores}
     ways = [
-        (f"{how}, {precision}", count, precision)
+        (f"{how}, {precision}", processes, precision)
         for precision in get_args(TrainPrecision)[:2]
-        for how, count in counts.items()
+        for how, processes in counts.items()
     ]
     best = {name: 0.0 for name, *_ in ways}
     for done in range(repeats):
-        for name, count, precision in ways:
+        for name, processes, precision in ways:
             options = TrainOptions(batch=cores, crop=TRAINING_CROP_PX, precision=precision)
-            rate = pixels_per_second(options, count, threads=1 if count > 1 else 0)
+            rate = pixels_per_second(options, processes, threads=1 if processes > 1 else 0)
             best[name] = max(best[name], rate)
         yield Progress(done + 1, repeats, "learning")
     first = best[ways[0][0]]

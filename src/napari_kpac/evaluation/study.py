@@ -53,19 +53,7 @@ WITHOUT_THRESHOLD = ("average_precision", "roc_auc")
 
 
 class Study(ABC):
-    """Every method on every image at every noise.
-
-    Parameters
-    ----------
-    options
-        What is compared on what.
-    images
-        Names of the images.
-    methods
-        Names of the methods.
-    noises
-        Noise in percent.
-    """
+    """Every method on every image at every noise, each by its name."""
 
     settings: Mapping[str, Any]
     """Everything that decides the scores, as plain values."""

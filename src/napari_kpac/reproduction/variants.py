@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,10 +213,10 @@ def variant_steps(
         yield from _trained(variant, options, steps, run, number * steps, total)
         network = Trained(run)
         wanted = _noises(e for e in experiments if variant.slug in {v.slug for v in e.variants})
-        scores = _compared(variant.slug, network, cases, wanted, folder)
+        scores = _scores(variant.slug, network.restore, cases, wanted, folder)
         outcomes[variant.slug] = Outcome(network.parameters, scores)
         yield Progress((number + 1) * steps, total, f"{variant.slug}: compared")
-    blurred = _compared("input", None, cases, _noises(experiments), folder)
+    blurred = _scores("input", lambda pair: pair.blurred, cases, _noises(experiments), folder)
     return Compared(steps, blurred, outcomes, cases, folder)
 
 
@@ -280,12 +281,7 @@ def _plan(variants: Sequence[Variant], options: VariantOptions, folder: Path) ->
     compared and share what is trained for both.
     """
     path = folder / "plan.json"
-    wanted = {
-        "root": options.root,
-        "photos": options.photos,
-        "seed": options.seed,
-        "preset": options.preset,
-    }
+    wanted = {name: getattr(options, name) for name in ("root", "photos", "seed", "preset")}
     if path.exists():
         plan = read_record(path)
         steps = int(plan.pop("steps"))
@@ -336,47 +332,33 @@ def _trained(
     if not begun:
         # Stopped before anything was kept: it begins anew.
         (run / OPTIONS).unlink(missing_ok=True)
-    training = resume(run) if begun else train(train_options(variant, options, steps), run)
-    try:
-        while True:
-            try:
-                progress = next(training)
-            except StopIteration:
-                return
+    started = resume(run) if begun else train(train_options(variant, options, steps), run)
+    with closing(started) as training:
+        for progress in training:
             loss = getattr(progress, "loss", 0.0)
             yield Progress(before + progress.done, total, f"{variant.slug}: loss {loss:.4f}")
-    finally:
-        training.close()
 
 
-def _compared(
+def _scores(
     name: str,
-    network: Trained | None,
+    restore: Callable[[Pair], Floats],
     cases: SyntheticCases,
     noises: Iterable[float],
     folder: Path,
 ) -> Scores:
-    """Return the scores of a network, or of the blurred images, at every noise; they are kept."""
+    """Average the scores over all cases, at every noise; they are kept."""
     tail = "-dual" if cases.dual else ""
     paths = {noise: folder / "scores" / f"{name}{tail}-{noise:g}.json" for noise in noises}
-    missing = [noise for noise, path in paths.items() if not path.exists()]
-    for noise, scores in _scores(network, cases, missing).items():
-        write_record(paths[noise], scores)
-    return {f"{noise:g}": read_record(path) for noise, path in paths.items()}
-
-
-def _scores(
-    network: Trained | None, cases: SyntheticCases, noises: Sequence[float]
-) -> dict[float, dict[str, float]]:
-    """Average the scores over all cases, at every noise."""
-    rows: dict[float, list[list[float]]] = {noise: [] for noise in noises}
-    for index in range(len(cases) if noises else 0):
-        case = cases[index]
-        for noise in noises:
-            pair = with_noise(case, noise, (0, index))
-            image = pair.blurred if network is None else network.restore(pair)
-            rows[noise].append([measure(image, pair.sharp) for measure in MEASURES.values()])
-    return {
-        noise: dict(zip(MEASURES, np.mean(found, axis=0).tolist(), strict=True))
-        for noise, found in rows.items()
+    missing: dict[float, list[list[float]]] = {
+        noise: [] for noise, path in paths.items() if not path.exists()
     }
+    for index in range(len(cases) if missing else 0):
+        case = cases[index]
+        for noise, rows in missing.items():
+            pair = with_noise(case, noise, (0, index))
+            image = restore(pair)
+            rows.append([measure(image, pair.sharp) for measure in MEASURES.values()])
+    for noise, rows in missing.items():
+        means = np.mean(rows, axis=0).tolist()
+        write_record(paths[noise], dict(zip(MEASURES, means, strict=True)))
+    return {f"{noise:g}": read_record(path) for noise, path in paths.items()}
