@@ -29,7 +29,7 @@ from skimage import data
 import napari_kpac as kpac
 from napari_kpac.core.files import replacing
 from napari_kpac.datasets.matching import MANIFEST
-from napari_kpac.evaluation.muting import muting_columns
+from napari_kpac.evaluation.attention import muting_columns
 from napari_kpac.weights import ModelCard, read_network, save_network, tensors_sha256
 from napari_kpac.weights.catalogue import BUNDLED as FOLDER
 from napari_kpac.weights.catalogue import SUMS

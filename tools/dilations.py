@@ -16,7 +16,7 @@ import numpy as np
 
 import napari_kpac as kpac
 from napari_kpac.detection.files import coloured
-from napari_kpac.evaluation.panels import Cell, sheet
+from napari_kpac.evaluation.plots import Cell, sheet
 from napari_kpac.images import write_image
 from napari_kpac.widgets.samples import scene
 

@@ -8,8 +8,13 @@ from skimage.transform import resize
 
 from napari_kpac import KpacError, defocus
 from napari_kpac.datasets.matching import read_splits
-from napari_kpac.evaluation.benchmark import SIDE, SyntheticCases, textured
-from napari_kpac.evaluation.bins import BINS, inside
+from napari_kpac.evaluation.benchmark import (
+    BINS,
+    CROP_SIDE_PX,
+    SyntheticCases,
+    inside,
+    textured,
+)
 
 FIXED = ((0.9209, 0.2854), (1.4329, 0.3030), (4.5331, 0.4343), (2.9295, 0.4355))
 """Mean radius and mean value of each case; they change only with the benchmark itself."""
@@ -48,8 +53,8 @@ def test_a_case_is_an_eight_bit_crop_with_texture_whose_bin_is_filled(photos):
     cases = SyntheticCases(photos)
     for i in range(len(cases)):
         case = cases[i]
-        assert case.blurred.shape == case.sharp.shape == (SIDE, SIDE, 3)
-        assert case.radius.shape == (SIDE, SIDE)
+        assert case.blurred.shape == case.sharp.shape == (CROP_SIDE_PX, CROP_SIDE_PX, 3)
+        assert case.radius.shape == (CROP_SIDE_PX, CROP_SIDE_PX)
         assert np.abs(case.radius).max() <= 12
         np.testing.assert_allclose(case.blurred * 255, np.rint(case.blurred * 255), atol=1e-4)
         assert inside(case.radius, *BINS[i % len(BINS)]).mean() >= 0.25

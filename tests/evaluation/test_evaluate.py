@@ -21,10 +21,9 @@ from napari_kpac import KpacError
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import DataOptions, open_pairs
-from napari_kpac.evaluation.cases import best_and_worst
-from napari_kpac.evaluation.results import Ledger, Row
+from napari_kpac.evaluation.report import best_and_worst
+from napari_kpac.evaluation.results import Results, Row, summarise
 from napari_kpac.evaluation.study import with_noise
-from napari_kpac.evaluation.summary import summarise
 from napari_kpac.evaluation.tables import tables_of
 
 METHODS = ("ebdb", "wiener", "richardson-lucy", "unsharp")
@@ -40,16 +39,16 @@ def test_rows_are_what_the_parts_give(dpdd, tiny_model):
     found = finish(kpac.evaluate(options(dpdd, method=METHODS)))
     pairs = open_pairs(DataOptions(kind="dpdd", root=str(dpdd), split="val"))
     assert [line.method for line in found.lines] == ["input", "tiny", *METHODS]
-    assert len(found.ledger.rows) == 4 * 6
+    assert len(found.results.rows) == 4 * 6
     for index in range(4):
         pair = pairs[index]
         restored = np.clip(kpac.deblur(pair.blurred, "tiny", range="unit").image, 0, 1)
         for name, image in (("input", pair.blurred), ("tiny", restored)):
             expected = peak_signal_noise_ratio(pair.sharp, image, data_range=1)
-            row = found.ledger.find((pair.name, name, 0.0))
+            row = found.results.find((pair.name, name, 0.0))
             assert row.scores["psnr"] == pytest.approx(expected, abs=1e-3)
     for line in found.lines:
-        rows = [row.scores["mae"] for row in found.ledger.rows if row.method == line.method]
+        rows = [row.scores["mae"] for row in found.results.rows if row.method == line.method]
         assert line.means["mae"] == pytest.approx(np.mean(rows), abs=1e-12)
     by_name = {line.method: line for line in found.lines}
     assert by_name["input"].gains["psnr"] == 0
@@ -62,7 +61,7 @@ def test_the_share_through_alpha_is_the_cost_of_muting_everything_over_the_gain(
     blurred = {"a": (20, 30, 20, 20, None), "b": (22, 30, 22, 24, 26)}
     gained = {"input": (0, 0, 0, 0, 0), "net": (2, -1, 1, 2, 3), "bad": (-1, -1, -1, -1, -1)}
     lost = {"net": (1.5, 0, 1, 1.5, 2), "bad": (1, 1, 1, 1, 1)}
-    ledger = Ledger([])
+    results = Results([])
     for image, values in blurred.items():
         for method, gains in gained.items():
             less = 0.5 if image == "b" and method != "input" else 0.0
@@ -75,8 +74,8 @@ def test_the_share_through_alpha_is_the_cost_of_muting_everything_over_the_gain(
                 if method in lost:
                     name = name and f" at{name}"
                     scores[f"cost of muting everything{name}"] = lost[method][i]
-            ledger.add(Row(image, method, 0.0, scores))
-    _, net, bad = summarise(ledger)
+            results.add(Row(image, method, 0.0, scores))
+    _, net, bad = summarise(results)
     gains = 1 - 0.25, 2 - 0.25, 3 - 0.5
     assert net.mean_gain == pytest.approx(sum(gains) / 3)
     assert net.share_through_alpha == {
@@ -159,11 +158,11 @@ def test_a_image_that_is_opened_and_a_case_are_fitted_as_the_scores_are(folders,
     found = finish(kpac.evaluate(options(folders, kind="pairs", fit_exposure=True)))
     index = found.study.keys.index(("c0", "tiny", 0.0))
     shown = found.study.images(index)
-    score = found.ledger.find(("c0", "tiny", 0.0)).scores["psnr"]
+    score = found.results.find(("c0", "tiny", 0.0)).scores["psnr"]
     expected = peak_signal_noise_ratio(shown["sharp"], shown["tiny"], data_range=1)
     assert score == pytest.approx(expected, abs=1e-3)
-    for _, case in best_and_worst(found.study, found.ledger):
-        row = found.ledger.find((case.image, "tiny", 0.0))
+    for case in best_and_worst(found.study, found.results):
+        row = found.results.find((case.image, "tiny", 0.0))
         assert case.crops[1][1] == f"tiny, {row.scores['psnr']:.2f} dB"
 
 
@@ -174,7 +173,7 @@ def test_pairs_are_of_the_split_that_the_manifest_says(folders, tiny_model, tmp_
 
     def images(**changes):
         given = options(root, kind="pairs", model=(), **changes)
-        return {row.image for row in finish(kpac.evaluate(given)).ledger.rows}
+        return {row.image for row in finish(kpac.evaluate(given)).results.rows}
 
     assert images() == {"c1"}
     assert images(split="train") == {"c0"}
@@ -219,6 +218,29 @@ def test_killed_halfway_and_resumed_it_ends_with_the_same_files(dpdd, tiny_model
     first, second = (json.loads((f / "summary.json").read_text()) for f in (whole, broken))
     assert first["lines"] == second["lines"]
     assert (whole / "report.html").read_text() == (broken / "report.html").read_text()
+
+
+def test_a_folder_that_was_begun_when_images_were_called_pictures_is_taken_up(
+    folders, tiny_model, tmp_path
+):
+    whole, old = tmp_path / "whole", tmp_path / "old"
+    finish(kpac.evaluate(options(folders, kind="pairs"), whole))
+    shutil.copytree(whole, old)
+    header, first, *_ = (whole / "results.csv").read_text().splitlines(keepends=True)
+    assert header.startswith("image,method,noise,")
+    (old / "results.csv").write_text(header.replace("image,", "picture,") + first + "half a li")
+    settings = (old / "settings.json").read_text()
+    assert settings.count('"images"') == 1
+    (old / "settings.json").write_text(settings.replace('"images"', '"pictures"'))
+    lines = []
+    for progress in kpac.evaluate(options(folders, kind="pairs"), old):
+        assert progress.total == 4
+        lines.append(len((old / "results.csv").read_text().splitlines()))
+    # The row that was there is not measured again, and the rest is appended.
+    assert lines[:4] == [2, 3, 4, 5]
+    assert (old / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
+    with pytest.raises(KpacError, match="other settings"):
+        finish(kpac.evaluate(options(folders, kind="pairs", noise=(1,)), old))
 
 
 def test_a_folder_of_another_evaluation_is_refused(dpdd, tiny_model, tmp_path, capsys):
@@ -274,7 +296,7 @@ def test_lpips_gets_images_from_minus_one_to_one(folders, tiny_model, monkeypatc
     kept.parent.mkdir(parents=True)
     kept.touch()
     found = finish(kpac.evaluate(options(folders, kind="pairs", lpips=True, limit=1)))
-    for row in found.ledger.rows:
+    for row in found.results.rows:
         assert row.scores["lpips"] == pytest.approx(2 * row.scores["mae"], abs=1e-5)
 
 
@@ -303,7 +325,7 @@ def test_a_dual_model_gets_both_views(dpdd, own_models):
     pair = open_pairs(DataOptions(kind="dpdd", root=str(dpdd), split="val", dual=True))[0]
     restored = kpac.deblur(pair.blurred, "two", views=pair.views, range="unit").image
     expected = peak_signal_noise_ratio(pair.sharp, np.clip(restored, 0, 1), data_range=1)
-    row = found.ledger.find((pair.name, "two", 0.0))
+    row = found.results.find((pair.name, "two", 0.0))
     assert row.scores["psnr"] == pytest.approx(expected, abs=1e-3)
     assert "KPAC (dual)" in [r[0] for r in tables_of(found)[-1].rows if r[4] == "two"]
 
@@ -346,8 +368,8 @@ def test_the_page_stands_alone_and_shows_its_cases(dpdd, tiny_model, tmp_path):
 
 def test_rows_survive_a_file_exactly(tmp_path):
     row = Row('a "name", of sorts', "m", 0.1, {"psnr": float("inf"), "ssim": 1 / 3})
-    Ledger(["psnr", "ssim", "mae"], tmp_path).add(row)
-    assert Ledger(["psnr", "ssim", "mae"], tmp_path).rows == [row]
+    Results(["psnr", "ssim", "mae"], tmp_path).add(row)
+    assert Results(["psnr", "ssim", "mae"], tmp_path).rows == [row]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
     assert means.column_texts(0)[-1] == "paper, on DPDD: KPAC (dual)"
     assert means.column_texts(1)[:3] == [f"{line.means['psnr']:.2f}" for line in expected.lines]
     assert "25.24" in means.column_texts(1)
-    assert images.column_texts(0) == [row.image for row in expected.ledger.rows]
+    assert images.column_texts(0) == [row.image for row in expected.results.rows]
 
     # Sort by PSNR, as a person does: a click on the heading.
     widget._tabs.setCurrentWidget(images)
@@ -74,7 +74,7 @@ def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
 
     # The row on top after sorting is opened, not the one that was first.
     index = images.order.index(0, 0)
-    row = expected.ledger.rows[images.row_of(index)]
+    row = expected.results.rows[images.row_of(index)]
     images.scrollTo(index)
     middle = images.visualRect(index).center()
     qtbot.mouseClick(images.viewport(), Qt.MouseButton.LeftButton, pos=middle)
@@ -92,7 +92,7 @@ def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
     with (tmp_path / "out" / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(each["psnr"]) for each in rows] == pytest.approx(
-        [each.scores["psnr"] for each in expected.ledger.rows]
+        [each.scores["psnr"] for each in expected.results.rows]
     )
     assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
     assert "report.html" in widget._message.text()

@@ -16,7 +16,7 @@ import pytest
 
 import napari_kpac as kpac
 from napari_kpac.core.files import append, replacing, reserve
-from napari_kpac.evaluation.results import Ledger, Row
+from napari_kpac.evaluation.results import Results, Row
 from napari_kpac.images import read_image, write_image
 from tests.reliability.writers import WRITERS, content, pixels, rows, zarr
 
@@ -68,7 +68,7 @@ def test_a_table_that_grows_into_the_limit_keeps_whole_rows(tmp_path):
     assert "cannot write" in told_by("table", tmp_path)["said"]
     written = (tmp_path / "results.csv").read_bytes()
     assert written.endswith(b"\n")
-    assert len(Ledger(("psnr",), tmp_path).rows) == written.count(b"\n") - 1 > 10
+    assert len(Results(("psnr",), tmp_path).rows) == written.count(b"\n") - 1 > 10
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
@@ -174,10 +174,10 @@ def test_killed_in_the_middle_of_a_row(tmp_path):
     rows(tmp_path, 0)
     whole = (tmp_path / "results.csv").read_bytes()
     assert kill("half_a_row", tmp_path) == "half"
-    ledger = Ledger(("psnr",), tmp_path)
+    results = Results(("psnr",), tmp_path)
     assert (tmp_path / "results.csv").read_bytes() == whole
-    ledger.add(Row("new", "method", 0.0, {"psnr": 2.0}))
-    assert len(Ledger(("psnr",), tmp_path).rows) == 201
+    results.add(Row("new", "method", 0.0, {"psnr": 2.0}))
+    assert len(Results(("psnr",), tmp_path).rows) == 201
 
 
 def test_a_folder_that_cannot_be_replaced_comes_back(tmp_path, monkeypatch):

@@ -21,8 +21,7 @@ from napari_kpac.evaluation.speed import bench_steps
 from napari_kpac.images import read_image, write_image
 from napari_kpac.reproduction import cost as costing
 from napari_kpac.reproduction.cost import cost_steps
-from napari_kpac.reproduction.experiments import find_experiment
-from napari_kpac.reproduction.variants import variant_steps
+from napari_kpac.reproduction.variants import find_experiment, variant_steps
 from napari_kpac.training import read_trained
 from tests.engine.conftest import tiny_net
 

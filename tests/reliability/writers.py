@@ -72,11 +72,11 @@ def state(path, version):
 
 def rows(path, version):
     """A table that grows: it may be longer afterwards, but never cut short."""
-    from napari_kpac.evaluation.results import Ledger, Row
+    from napari_kpac.evaluation.results import Results, Row
 
-    ledger = Ledger(("psnr",), path)
+    results = Results(("psnr",), path)
     for number in range(200):
-        ledger.add(Row(f"image {number}", "method", float(version), {"psnr": 1.0}))
+        results.add(Row(f"image {number}", "method", float(version), {"psnr": 1.0}))
 
 
 def radius(path, version):

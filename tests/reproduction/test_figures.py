@@ -9,7 +9,7 @@ from skimage.io import imread, imsave
 
 import napari_kpac as kpac
 from napari_kpac.cli import main
-from napari_kpac.evaluation.drawing import line_plot
+from napari_kpac.evaluation.plots import line_plot
 from napari_kpac.network import count_parameters
 from napari_kpac.reproduction import cost as costing
 from napari_kpac.reproduction.figures import attention_figure, modulation_figure
@@ -95,11 +95,18 @@ def test_limits_show_every_case(tiny_model, tmp_path):
 
 
 def test_a_line_plot_leaves_gaps_and_escapes():
-    drawn = line_plot(
-        [("a<b", [1.0, None, 2.0, float("inf")]), ("flat", [1.0] * 4)], list("wxyz"), x="x", y="y"
-    )
-    assert "a&lt;b" in drawn
-    assert "nan" not in drawn
-    assert "inf" not in drawn
-    assert drawn.count("<circle") == 2 + 4
+    series = [("a<b $x$", [1.0, None, 2.0, float("inf")]), ("_flat", [1.0] * 4)]
+    drawn = line_plot(series, list("wxyz"), x="x", y="y<")
+    assert drawn == line_plot(series, list("wxyz"), x="x", y="y<")
+    assert drawn.startswith("<svg")
+    assert 'aria-label="y&lt; by x"' in drawn
+    assert ">a&lt;b $x$<" in drawn
+    assert ">_flat<" in drawn
+    assert "nan" not in drawn.lower()
+    assert "inf" not in drawn.lower()
+    # A mark for each value that is known, and one for each line of the legend.
+    assert drawn.count("<use ") == 2 + 4 + 2
+    assert "url(" not in drawn
     assert line_plot([("nothing", [None])], ["x"], x="x", y="y").startswith("<svg")
+    many = line_plot([("many", [1.0] * 30)], [""] * 30, x="x", y="y")
+    assert many.count("<use ") == 0

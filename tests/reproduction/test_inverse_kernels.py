@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from skimage.io import imread
 
 from napari_kpac.cli import main
-from napari_kpac.evaluation.panels import kernel_image, plot, sheet
+from napari_kpac.evaluation.plots import rasterise, sheet
+from napari_kpac.reproduction.inverse_kernels import kernel_image
 
 FIGURES = (
     "kernel_example",
@@ -75,8 +77,11 @@ def test_sheets_and_plots():
     assert made.dtype == np.uint8
     assert made.shape[1] == 10 + 2 * 110
     assert made[60, 20].max() == 0
-    shown = kernel_image(np.array([[0, 1, 0], [0, -1, 0], [0, 0.25, 0]]))
+    shown = kernel_image(np.array([[0, 1, 0], [0, -1, 0], [0, 0.25, 0]]), 5)
     np.testing.assert_allclose(shown[:, 1], [1, 0, 0.75])
-    x = np.arange(-5.0, 6.0)
-    drawn = plot("t", [("a", x, x**2, (0, 0, 255), False)], x_label="x", y_label="y")
+    figure = Figure(figsize=(3, 2))
+    figure.subplots().plot(np.arange(-5.0, 6.0) ** 2, color=(0, 0, 1), linewidth=3)
+    drawn = rasterise(figure)
+    assert drawn.dtype == np.uint8
+    assert drawn.shape == (200, 300, 3)
     assert (drawn == (0, 0, 255)).all(axis=2).any()

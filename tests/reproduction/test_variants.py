@@ -14,9 +14,13 @@ from napari_kpac.core.progress import finish
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.reproduction import variants as module
-from napari_kpac.reproduction.experiments import EXPERIMENTS, find_experiment
 from napari_kpac.reproduction.report import table, write_variants
-from napari_kpac.reproduction.variants import train_options, variant_steps
+from napari_kpac.reproduction.variants import (
+    EXPERIMENTS,
+    find_experiment,
+    train_options,
+    variant_steps,
+)
 from napari_kpac.training import read_trained
 
 
@@ -99,7 +103,7 @@ def test_a_second_experiment_in_the_folder_shares_what_it_can(
     assert imread(tmp_path / "levels.png").shape[2] == 3
     text = (tmp_path / "report.html").read_text()
     assert "synthetic data, 4 steps each" in text
-    assert "the paper&#x27;s, on DPDD" in text.replace("The paper&#x27;s figures are ", "")
+    assert "the paper&#39;s, on DPDD" in text.replace("The paper&#39;s figures are ", "")
     other = replace(variant_options, steps=5)
     with pytest.raises(KpacError, match="other options"):
         finish(variant_steps(experiments, other, tmp_path))
@@ -156,7 +160,7 @@ def test_dual_pixel_variants_from_the_terminal(variant_options, tmp_path, capsys
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("60m", 3600), ("1.5h", 5400)])
 def test_times_are_read(text, seconds):
-    from napari_kpac.cli.reproduce_variants import _seconds
+    from napari_kpac.cli.reproduce import _seconds
 
     assert _seconds(text) == seconds
 

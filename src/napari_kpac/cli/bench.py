@@ -1,11 +1,12 @@
 """``napari-kpac bench``: speed and memory on this machine, as ratios.
 
-Not for: measuring (evaluation.bench).
+Not for: measuring (evaluation.speed).
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from napari_kpac.cli.common import Commands, add_command, print_json, print_table
 
@@ -37,7 +38,7 @@ def register(commands: Commands) -> None:
 
 def _bench(given: argparse.Namespace) -> None:
     from napari_kpac.cli.common import show
-    from napari_kpac.evaluation.speed import as_dicts, bench_steps, check_devices, training_steps
+    from napari_kpac.evaluation.speed import bench_steps, check_devices, training_steps
 
     if given.check:
         measures = check_devices(given.model)
@@ -47,7 +48,7 @@ def _bench(given: argparse.Namespace) -> None:
         steps = bench_steps(given.model, repeats=given.repeats, large=given.large, huge=given.huge)
         measures = show(steps, "bench")
     if given.json:
-        print_json(as_dicts(measures))
+        print_json([asdict(measure) for measure in measures])
         return
     print_table(
         ("measure", "value", "", "must", "aim", ""),

@@ -1,20 +1,42 @@
 """``napari-kpac reproduce``: the paper's tables and figures, ours beside them.
 
-Not for: computing them (evaluation).
+Not for: making them (reproduction).
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from napari_kpac.cli import reproduce_figures, reproduce_variants
-from napari_kpac.cli.common import Commands, add_command, print_json, print_table, print_tables
+from napari_kpac.cli.common import (
+    Commands,
+    Run,
+    add_command,
+    print_json,
+    print_table,
+    print_tables,
+    show,
+)
 
 if TYPE_CHECKING:
-    from napari_kpac.reproduction import CountRow
+    from napari_kpac.evaluation.tables import Table
+    from napari_kpac.reproduction import CountRow, Figure
+
+EXPERIMENTS = {
+    "weight-sharing": "train with and without weight sharing",
+    "ablation": "train without attention, with each kind, with both, and the baseline",
+    "num-blocks": "train with one to four KPAC blocks",
+    "noise": "train with and without noise, and compare at four noise levels",
+    "levels": "train with 2 and 3 levels",
+    "dual": "train on single images and on dual-pixel views",
+    "all": "everything that can be reproduced, in one report",
+}
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def register(commands: Commands) -> None:
@@ -27,62 +49,201 @@ def register(commands: Commands) -> None:
         example="napari-kpac reproduce params",
     )
     targets = group.add_subparsers(title="what", metavar="WHAT", required=True)
-    add_command(
-        targets,
-        "params",
-        _params,
-        summary="count the parameters of every network in the paper's tables",
-        example="napari-kpac reproduce params",
-    )
-    add_command(
-        targets,
-        "flops",
-        _flops,
-        summary="count FLOPs at 1280x720, the paper's way and in full",
-        example="napari-kpac reproduce flops",
-    )
-    kernels = add_command(
-        targets,
+
+    def add(name: str, run: Run, summary: str, more: str = "") -> argparse.ArgumentParser:
+        example = f"napari-kpac reproduce {name} {more}".rstrip()
+        return add_command(targets, name, run, summary=summary, example=example)
+
+    add("params", _params, "count the parameters of every network in the paper's tables")
+    add("flops", _flops, "count FLOPs at 1280x720, the paper's way and in full")
+    kernels = add(
         "inverse-kernels",
         _inverse_kernels,
-        summary="make the figures on inverse kernels again, as PNG and one JSON of numbers",
-        example="napari-kpac reproduce inverse-kernels -o figures",
+        "make the figures on inverse kernels again, as PNG and one JSON of numbers",
+        "-o figures",
     )
-    kernels.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the figures"
-    )
+    _add_output(kernels, "folder for the figures")
     kernels.add_argument(
         "--epsilon",
         type=_positive,
         default=0.01,
         help="noise-to-signal ratio of the inverse (default: %(default)s)",
     )
-    reproduce_figures.register(targets)
-    reproduce_variants.register(targets)
+    cost = add(
+        "cost",
+        _cost,
+        "measure time and memory of the paper's networks here, and count the rest",
+        "--size 1280x720",
+    )
+    cost.add_argument(
+        "--size", type=_size, default=(720, 1280), metavar="WxH", help="default: 1280x720"
+    )
+    cost.add_argument(
+        "--repeats", type=int, default=3, help="the best time counts (default: %(default)s)"
+    )
+    for name, run, what in (
+        ("attention", _attention, "an image and every alpha of every block"),
+        ("modulation", _modulation, "the result with each dilation alone"),
+    ):
+        summary = f"make the paper's figure of {what}, for any image"
+        figure = add(name, run, summary, "photo.jpg -o figures")
+        figure.add_argument(
+            "image",
+            type=Path,
+            nargs="?",
+            metavar="IMAGE",
+            help="default: scikit-image's 'coffee'",
+        )
+        _add_network(figure)
+    summary = "show what a model cannot do: odd bokeh, very large blur"
+    _add_network(add("limits", _limits, summary, "-o figures"))
+    for name, summary in EXPERIMENTS.items():
+        train = _all if name == "all" else _experiment(name)
+        _add_training(add(name, train, summary, f"--root photos --budget 60m -o {name}"))
+
+
+def _add_output(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help=text)
+
+
+def _add_network(figure: argparse.ArgumentParser) -> None:
+    _add_output(figure, "folder for the figure")
+    figure.add_argument("--model", default="default", help="name or file (default: default)")
+    figure.add_argument("--device", default="auto", help="default: auto")
+
+
+def _add_training(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--root",
+        required=True,
+        metavar="PHOTOS",
+        help="folder of sharp photographs; its MANIFEST.csv says which are for comparing",
+    )
+    command.add_argument(
+        "--budget",
+        type=_seconds,
+        default=3600.0,
+        metavar="TIME",
+        help="for all variants together, as 90s, 60m or 2h (default: 60m)",
+    )
+    command.add_argument("--steps", type=int, help="steps of each variant, not the budget's")
+    command.add_argument(
+        "--photos", type=int, default=10, help="photographs to compare on (default: 10)"
+    )
+    command.add_argument("--seed", type=int, default=0, help="default: 0")
+    command.add_argument("--device", default="auto", help="default: auto")
+    command.add_argument("--preset", default="default", help="of training (default: default)")
+    _add_output(command, "folder for runs and results; what was stopped goes on")
 
 
 def _params(given: argparse.Namespace) -> None:
-    from napari_kpac.reproduction import parameter_tables
-    from napari_kpac.reproduction.cost import parameters_as_tables
+    from napari_kpac.reproduction import cost
 
-    if given.json:
-        _print_tables_json(parameter_tables())
-        return
-    print_tables(parameters_as_tables())
+    _print_counts(given, cost.parameter_tables, cost.parameters_as_tables)
 
 
 def _flops(given: argparse.Namespace) -> None:
-    from napari_kpac.reproduction import flops_tables
-    from napari_kpac.reproduction.cost import flops_as_tables
+    from napari_kpac.reproduction import cost
+
+    _print_counts(given, cost.flops_tables, cost.flops_as_tables)
+
+
+def _print_counts(
+    given: argparse.Namespace,
+    count: Callable[[], dict[str, list[CountRow]]],
+    as_tables: Callable[[], list[Table]],
+) -> None:
+    if given.json:
+        print_json({title: [asdict(row) for row in rows] for title, rows in count().items()})
+    else:
+        print_tables(as_tables())
+
+
+def _cost(given: argparse.Namespace) -> None:
+    from napari_kpac.reproduction.cost import cost_steps, cost_table
+
+    rows = show(cost_steps(given.size, given.repeats), "cost", "network")
+    if given.json:
+        print_json([asdict(row) for row in rows])
+    else:
+        print_tables([cost_table(rows, given.size)])
+
+
+def _attention(given: argparse.Namespace) -> None:
+    from napari_kpac.reproduction.figures import attention_figure
+
+    name, image = _image(given.image)
+    _write(given, f"{name}-attention", attention_figure(image, given.model, given.device))
+
+
+def _modulation(given: argparse.Namespace) -> None:
+    from napari_kpac.reproduction.figures import modulation_figure
+
+    name, image = _image(given.image)
+    _write(given, f"{name}-modulation", modulation_figure(image, given.model, given.device))
+
+
+def _limits(given: argparse.Namespace) -> None:
+    from napari_kpac.reproduction.figures import limits_figure
+
+    _write(given, "limits", limits_figure(given.model, given.device))
+
+
+def _image(path: Path | None) -> tuple[str, Any]:
+    from skimage import data
+
+    from napari_kpac.images import read_image
+
+    return ("coffee", data.coffee()) if path is None else (path.stem, read_image(path))
+
+
+def _write(given: argparse.Namespace, name: str, figure: Figure) -> None:
+    from napari_kpac.core.files import write_record
+    from napari_kpac.images import write_image
+
+    written = write_image(given.output / f"{name}.png", figure.image)
+    numbers = write_record(written.with_suffix(".json"), figure.numbers)
+    if given.json:
+        print_json({"numbers": figure.numbers, "files": [str(written), str(numbers)]})
+    else:
+        print(f"Wrote {written.resolve()} and {numbers.name}")
+
+
+def _experiment(name: str) -> Run:
+    def run(given: argparse.Namespace) -> None:
+        from napari_kpac.reproduction.report import write_variants
+        from napari_kpac.reproduction.variants import find_experiment, variant_steps
+
+        experiments = [find_experiment(name)]
+        steps = variant_steps(experiments, _variant_options(given), given.output)
+        compared = show(steps, name, "step")
+        _print_report(given, write_variants(experiments, compared))
+
+    return run
+
+
+def _all(given: argparse.Namespace) -> None:
+    from napari_kpac.reproduction.report import everything_steps
+
+    steps = everything_steps(_variant_options(given), given.output)
+    _print_report(given, show(steps, "all", "step"))
+
+
+def _variant_options(given: argparse.Namespace) -> Any:
+    from napari_kpac.cli.common import given_options
+    from napari_kpac.reproduction.variants import VariantOptions
+
+    return VariantOptions(**given_options(given, VariantOptions))
+
+
+def _print_report(given: argparse.Namespace, tables: list[Table]) -> None:
+    from napari_kpac.core.files import read_record
 
     if given.json:
-        _print_tables_json(flops_tables())
+        print_json(read_record(given.output / "results.json"))
         return
-    print_tables(flops_as_tables())
-
-
-def _print_tables_json(tables: dict[str, list[CountRow]]) -> None:
-    print_json({title: [asdict(row) for row in rows] for title, rows in tables.items()})
+    print_tables(tables)
+    print(f"\nWrote {(given.output / 'report.html').resolve()}")
 
 
 def _inverse_kernels(given: argparse.Namespace) -> None:
@@ -179,3 +340,18 @@ def _positive(text: str) -> float:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f}"
+
+
+def _size(text: str) -> tuple[int, int]:
+    try:
+        width, height = (int(part) for part in text.lower().split("x"))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is no size; write WxH, e.g. 1280x720") from error
+    return height, width
+
+
+def _seconds(text: str) -> float:
+    match = _TIME.fullmatch(text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is no time; write 90s, 60m or 2h")
+    return float(match[1]) * _SECONDS[match[2] or "s"]

@@ -1,3 +1,3 @@
-from .evaluating import Evaluation as Evaluation
-from .evaluating import evaluate as evaluate
 from .options import EvaluateOptions as EvaluateOptions
+from .study import Evaluation as Evaluation
+from .study import evaluate as evaluate

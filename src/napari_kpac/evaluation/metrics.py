@@ -1,6 +1,6 @@
-"""PSNR, SSIM and MAE of a result against the truth. No network, no torch.
+"""PSNR, SSIM, MAE and LPIPS of a result against the truth. Loads torch for LPIPS alone.
 
-Not for: LPIPS (perceptual), or which images are compared (evaluating).
+Not for: which images are compared (study), or scores by radius (benchmark).
 
 The rules, for every measure: values are floats with black at 0 and white at 1; both images
 are clipped to 0..1 and not rounded; they are grey (H, W) or colour (H, W, C), and all pixels
@@ -23,8 +23,7 @@ from napari_kpac.core.errors import ConfigError, ImageError
 Preset = Literal["default", "paper"]
 """How SSIM is scaled, see :func:`ssim`."""
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-WINDOW = 7
-"""Side of the uniform window of SSIM in pixels."""
+SSIM_WINDOW_PX = 7
 
 ImageArray = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -32,13 +31,15 @@ Mask = npt.NDArray[np.bool_]
 
 
 def squared_error(result: ImageArray, truth: ImageArray) -> Doubles:
-    """Give the squared error of every pixel (H, W), the mean over its channels."""
-    return _per_pixel((_clipped(result, truth) - _clipped(truth, result)) ** 2)
+    """Return the squared error of every pixel (H, W), the mean over its channels."""
+    a, b = _clipped(result, truth)
+    return _per_pixel((a - b) ** 2)
 
 
 def absolute_error(result: ImageArray, truth: ImageArray) -> Doubles:
-    """Give the absolute error of every pixel (H, W), the mean over its channels."""
-    return _per_pixel(np.abs(_clipped(result, truth) - _clipped(truth, result)))
+    """Return the absolute error of every pixel (H, W), the mean over its channels."""
+    a, b = _clipped(result, truth)
+    return _per_pixel(np.abs(a - b))
 
 
 def fitted(result: ImageArray, truth: ImageArray) -> Doubles:
@@ -46,34 +47,34 @@ def fitted(result: ImageArray, truth: ImageArray) -> Doubles:
 
     Images of a real pair can differ in exposure, which says nothing of their blur.
     """
-    values, wanted = _checked(result, truth), _checked(truth, result)
-    means = values.mean(axis=(0, 1)), wanted.mean(axis=(0, 1))
-    values, wanted = values - means[0], wanted - means[1]
+    values, wanted = _checked(result, truth)
+    mean = wanted.mean(axis=(0, 1))
+    values, wanted = values - values.mean(axis=(0, 1)), wanted - mean
     spread = (values**2).sum(axis=(0, 1))
     gain = (values * wanted).sum(axis=(0, 1)) / np.where(spread > 0, spread, 1)
-    moved: Doubles = gain * values + means[1]
+    moved: Doubles = gain * values + mean
     return moved
 
 
 def decibels(mean_squared_error: float) -> float:
-    """Give the PSNR that a mean squared error stands for; infinite where there is none."""
+    """Return the PSNR that a mean squared error stands for; infinite where there is none."""
     return float("inf") if mean_squared_error == 0 else float(-10 * np.log10(mean_squared_error))
 
 
 def psnr(result: ImageArray, truth: ImageArray, where: Mask | None = None) -> float:
-    """Peak signal-to-noise ratio in dB with a peak of 1, over all pixels or those of a mask."""
+    """Return the PSNR in dB with a peak of 1, over all pixels or those of a mask."""
     return decibels(_mean(squared_error(result, truth), where))
 
 
 def mae(result: ImageArray, truth: ImageArray, where: Mask | None = None) -> float:
-    """Mean absolute error, over all pixels or those of a mask."""
+    """Return the mean absolute error, over all pixels or those of a mask."""
     return _mean(absolute_error(result, truth), where)
 
 
 def ssim(
     result: ImageArray, truth: ImageArray, preset: Preset = "default", where: Mask | None = None
 ) -> float:
-    """Structural similarity with a 7x7 uniform window, per channel, then the mean.
+    """Return the structural similarity with a 7x7 uniform window, per channel, then the mean.
 
     Parameters
     ----------
@@ -87,21 +88,23 @@ def ssim(
         Mean over these pixels only. The outermost 3 pixels never count: their windows
         reach beyond the image.
     """
-    inner = (slice(WINDOW // 2, -(WINDOW // 2)),) * 2
+    inner = (slice(SSIM_WINDOW_PX // 2, -(SSIM_WINDOW_PX // 2)),) * 2
     return _mean(ssim_map(result, truth, preset)[inner], None if where is None else where[inner])
 
 
 def ssim_map(result: ImageArray, truth: ImageArray, preset: Preset = "default") -> Doubles:
-    """Give the structural similarity of every pixel (H, W), the mean over its channels."""
+    """Return the structural similarity of every pixel (H, W), the mean over its channels."""
     if preset not in PRESETS:
         raise ConfigError(f"no preset of SSIM is called {preset!r}; choose {' or '.join(PRESETS)}")
-    a, b = _clipped(result, truth), _clipped(truth, result)
-    if min(a.shape[:2]) < WINDOW:
-        raise ImageError(f"SSIM needs images of at least {WINDOW} pixels, not {a.shape[:2]}")
+    a, b = _clipped(result, truth)
+    if min(a.shape[:2]) < SSIM_WINDOW_PX:
+        raise ImageError(
+            f"SSIM needs images of at least {SSIM_WINDOW_PX} pixels, not {a.shape[:2]}"
+        )
     _, full = structural_similarity(
         a,
         b,
-        win_size=WINDOW,
+        win_size=SSIM_WINDOW_PX,
         data_range=1.0 if preset == "default" else 2.0,
         channel_axis=None if a.ndim == 2 else -1,
         full=True,
@@ -109,22 +112,24 @@ def ssim_map(result: ImageArray, truth: ImageArray, preset: Preset = "default") 
     return _per_pixel(full)
 
 
-def _clipped(image: ImageArray, other: ImageArray) -> Doubles:
-    return np.clip(_checked(image, other), 0, 1)
+def _clipped(result: ImageArray, truth: ImageArray) -> tuple[Doubles, Doubles]:
+    a, b = _checked(result, truth)
+    return np.clip(a, 0, 1), np.clip(b, 0, 1)
 
 
-def _checked(image: ImageArray, other: ImageArray) -> Doubles:
-    if image.shape != other.shape or image.ndim not in (2, 3) or not image.size:
+def _checked(result: ImageArray, truth: ImageArray) -> tuple[Doubles, Doubles]:
+    if result.shape != truth.shape or result.ndim not in (2, 3) or not result.size:
         raise ImageError(
-            f"images of shapes {image.shape} and {other.shape} cannot be compared; both must"
+            f"images of shapes {result.shape} and {truth.shape} cannot be compared; both must"
             " be grey (H, W) or colour (H, W, C) and of one size"
         )
-    if image.dtype.kind not in "fiub" or not np.isfinite(image).all():
-        raise ImageError(
-            f"an image of {image.dtype} that is no numbers, or NaN or infinite somewhere,"
-            " cannot be compared"
-        )
-    return image.astype(np.float64)
+    for image in (result, truth):
+        if image.dtype.kind not in "fiub" or not np.isfinite(image).all():
+            raise ImageError(
+                f"an image of {image.dtype} that is no numbers, or NaN or infinite somewhere,"
+                " cannot be compared"
+            )
+    return result.astype(np.float64), truth.astype(np.float64)
 
 
 def _per_pixel(values: Doubles) -> Doubles:
@@ -135,30 +140,22 @@ def _mean(values: Doubles, where: Mask | None) -> float:
     return float(values.mean() if where is None else values[where].mean())
 
 
-WEIGHTS = "alexnet-owt-7be5be79.pth"
+LPIPS_WEIGHTS = "alexnet-owt-7be5be79.pth"
 """File of AlexNet's weights in torch's hub cache."""
-
-Measure = Callable[[ImageArray, ImageArray], float]
 
 
 def why_no_lpips() -> str:
-    """Say why LPIPS cannot be measured here; empty where it can."""
+    """Return why LPIPS cannot be measured here; empty where it can."""
     if find_spec("lpips") is None:
         return "not measured: install napari-kpac[metrics]"
-    if not weights_file().exists():
-        return f"not measured: put AlexNet's weights at {weights_file()}"
-    return ""
-
-
-def weights_file() -> Path:
-    """Where torch keeps the weights that LPIPS asks for."""
     from torch import hub
 
-    return Path(hub.get_dir()) / "checkpoints" / WEIGHTS
+    weights = Path(hub.get_dir()) / "checkpoints" / LPIPS_WEIGHTS
+    return "" if weights.exists() else f"not measured: put AlexNet's weights at {weights}"
 
 
-def lpips_measure() -> Measure:
-    """Make the measure: LPIPS on AlexNet, images clipped to 0..1 and given as -1..1."""
+def lpips_measure() -> Callable[[ImageArray, ImageArray], float]:
+    """Return the measure: LPIPS on AlexNet, images clipped to 0..1 and given as -1..1."""
     import lpips  # type: ignore[import-not-found]
     import torch
 

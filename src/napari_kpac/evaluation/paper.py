@@ -6,7 +6,6 @@ Not for: anything that was measured here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,6 @@ class PaperRow:
     """In billions, for an image of 1280x720."""
     seconds: float | None = None
     """On the authors' GPU, for an image of 1280x720."""
-
-
-class ScaleTriple(TypedDict):
-    """One row of the supplement's figure on blending: scales, and accuracies of the blends."""
-
-    scales: tuple[float, float, float]
-    upsampled: float
-    dilated: float
 
 
 WEIGHT_SHARING = (
@@ -89,10 +80,11 @@ DEBLUR_EXAMPLE = {"equal": 0.874, "nnls": 0.925}
 DILATED_KERNELS = {"psnr_between": "over 40 dB in every row"}
 GAUSSIAN = "the two are said to be the same"
 
-SCALE_TRIPLES: tuple[ScaleTriple, ...] = (
-    {"scales": (3.0, 3.4, 4.0), "upsampled": 0.9868, "dilated": 0.9855},
-    {"scales": (3.0, 3.5, 4.0), "upsampled": 0.9784, "dilated": 0.9787},
-    {"scales": (3.0, 3.6, 4.0), "upsampled": 0.9896, "dilated": 0.9910},
-    {"scales": (2.0, 2.6, 3.0), "upsampled": 0.9537, "dilated": 0.9612},
-    {"scales": (1.0, 1.7, 2.0), "upsampled": 0.9703, "dilated": 0.9764},
+SCALE_TRIPLES = (
+    ((3.0, 3.4, 4.0), 0.9868, 0.9855),
+    ((3.0, 3.5, 4.0), 0.9784, 0.9787),
+    ((3.0, 3.6, 4.0), 0.9896, 0.9910),
+    ((2.0, 2.6, 3.0), 0.9537, 0.9612),
+    ((1.0, 1.7, 2.0), 0.9703, 0.9764),
 )
+"""Scales, and accuracies of the blends with upsampled and with dilated kernels."""

@@ -1,134 +1,166 @@
-"""A study: everything that is to be measured, one row after the other.
+"""``evaluate``: a study knows all rows that can be measured, and measures one after the other.
 
-Not for: keeping the rows (results), or the order in time (evaluating).
+Not for: keeping the rows (results), reports, or terminals (cli).
+
+The rules of blur detection. Blurred is the positive class. Each measure is thresholded image by
+image by every rule; ``best F`` takes the best threshold of each image, which nobody knows
+beforehand: an upper bound. F-measures have beta^2 = 0.3 and 1; accuracy is the share of pixels
+that are called what they are. Tables show means over images.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from napari_kpac.core.errors import ConfigError
-from napari_kpac.datasets import open_pairs
+from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.datasets import MaskedImage, open_masked, open_pairs
 from napari_kpac.datasets.pairs import Floats, Pair, Pairs
+from napari_kpac.detection import detect
+from napari_kpac.detection.scores import BETAS_SQUARED, RULES, score
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.evaluation import metrics
-from napari_kpac.evaluation.benchmark import SyntheticCases
-from napari_kpac.evaluation.bins import bin_columns, bin_scores
-from napari_kpac.evaluation.methods import (
-    Comparator,
-    ModelComparator,
-    Unchanged,
-    make_models,
-    make_rival,
-)
-from napari_kpac.evaluation.metrics import ImageArray, lpips_measure, why_no_lpips
-from napari_kpac.evaluation.options import EvaluateOptions
-from napari_kpac.evaluation.probe import (
-    Evidence,
-    Probe,
+from napari_kpac.evaluation.attention import (
+    Examined,
+    attention_columns,
     examine,
     in_focus,
-    probe_columns,
-    variance_evidence,
+    sample_variance,
 )
-from napari_kpac.evaluation.results import Key, Row
+from napari_kpac.evaluation.benchmark import SyntheticCases, bin_columns, bin_scores
+from napari_kpac.evaluation.methods import INPUT, ModelMethod, classical_method, load_models
+from napari_kpac.evaluation.metrics import ImageArray
+from napari_kpac.evaluation.options import EvaluateOptions
+from napari_kpac.evaluation.results import IMAGES, Key, Line, Results, Row, summarise
 
 DIFFERENCE = "result minus sharp"
 """The image of a row that has a sign: the mean over the channels."""
 
 
-class PairStudy:
-    """Every comparator on every pair at every noise."""
+UPSAMPLINGS = (1, 2, 4)
+RULE_NAMES = (*RULES, *(f"best F{beta:g}" for beta in BETAS_SQUARED))
+BLUR_MEASURES = (*(f"f{beta:g}" for beta in BETAS_SQUARED), "accuracy")
+WITHOUT_THRESHOLD = ("average_precision", "roc_auc")
+
+
+class Study(ABC):
+    """Every method on every image at every noise, each by its name."""
+
+    settings: Mapping[str, Any]
+    """Everything that decides the scores, as plain values."""
+    columns: Sequence[str]
+    """Names of all scores that a row may have."""
+
+    def __init__(
+        self,
+        options: EvaluateOptions,
+        images: Sequence[str],
+        methods: Sequence[str],
+        noises: Sequence[float],
+    ) -> None:
+        self.options = options
+        self.count = len(images)
+        self._order = list(product(range(len(images)), noises, range(len(methods))))
+        self.keys: Sequence[Key] = [(images[i], methods[m], noise) for i, noise, m in self._order]
+        if len(set(self.keys)) < len(self.keys):
+            raise ConfigError(
+                "two images or two methods have the same name; rename one, results go by names"
+            )
+
+    @abstractmethod
+    def measure(self, index: int) -> Row:
+        """Measure one row."""
+
+    @abstractmethod
+    def images(self, index: int) -> Mapping[str, ImageArray]:
+        """Return the images of one row, made again: what went in, what came out, the truth."""
+
+
+class PairStudy(Study):
+    """Deblurring: every method on every pair at every noise."""
 
     def __init__(self, options: EvaluateOptions) -> None:
-        self.options = options
         self.pairs = _open(options)
-        models = make_models(options.model, options.device)
+        models = load_models(options.model, options.device)
         for model in models:
-            if model.dual and not self.pairs.dual:
+            if model.config.views == 2 and not self.pairs.dual:
                 raise ConfigError(
                     f"the model {model.name} needs dual-pixel views; choose data that has them"
                     " and say so (dual), or leave the model out"
                 )
-        rivals = [make_rival(name, options) for name in options.method]
-        self.comparators: Sequence[Comparator] = (Unchanged(), *models, *rivals)
-        self.count = len(self.pairs)
+        classical = [classical_method(name, options) for name in options.method]
+        self.methods = [INPUT, *models, *classical]
+        count = len(self.pairs)
         if options.kind != "synthetic" and options.limit is not None:
-            self.count = min(self.count, options.limit)
-        self._order = [
-            (index, noise, comparator)
-            for index in range(self.count)
-            for noise in options.noise
-            for comparator in self.comparators
-        ]
-        self.keys: Sequence[Key] = [
-            (self.pairs.name(index), comparator.name, noise)
-            for index, noise, comparator in self._order
-        ]
-        if len(set(self.keys)) < len(self.keys):
-            raise ConfigError("two images have the same name; rename one, results go by names")
-        self.lpips_missing = why_no_lpips() if options.lpips else "not asked for"
-        self._lpips = None if self.lpips_missing else lpips_measure()
-        self._last: tuple[tuple[int, float], Pair] | None = None
-        self.columns = self._columns()
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Everything that decides the scores, as plain values."""
-        return {
-            "options": self.options.to_dict(),
-            "methods": {each.name: dict(each.settings) for each in self.comparators},
-            "images": [self.pairs.name(index) for index in range(self.count)],
+            count = min(count, options.limit)
+        images = [self.pairs.name(number) for number in range(count)]
+        super().__init__(options, images, [each.name for each in self.methods], options.noise)
+        self.settings = {
+            "options": options.to_dict(),
+            "methods": {each.name: dict(each.settings) for each in self.methods},
+            IMAGES: images,
         }
+        self.pair = lru_cache(maxsize=1)(self._read_pair)
+        self.lpips_missing = metrics.why_no_lpips() if options.lpips else "not asked for"
+        self._lpips = None if self.lpips_missing else metrics.lpips_measure()
+        radius_known = self.pair(0, options.noise[0]).radius is not None
+        self.columns = [
+            *("psnr", "ssim", "mae"),
+            *([] if self.lpips_missing else ["lpips"]),
+            *(bin_columns() if radius_known else []),
+            *(attention_columns(models, radius_known=radius_known) if models else []),
+        ]
 
-    def measure(self, index: int) -> tuple[Row, Evidence | None]:
-        """Measure one row."""
-        number, noise, comparator = self._order[index]
+    def measure(self, index: int) -> Row:
+        """Deblur an image and score the result."""
+        number, noise, method_number = self._order[index]
+        method = self.methods[method_number]
         pair = self.pair(number, noise)
-        if isinstance(comparator, ModelComparator):
+        if isinstance(method, ModelMethod):
             focused = with_noise(in_focus(pair), noise, (self.options.seed, number))
-            probe = examine(comparator, pair, focused, fit=self.options.fit_exposure)
+            found = examine(method, pair, focused, fit=self.options.fit_exposure)
         else:
-            found = variance_evidence(pair) if isinstance(comparator, Unchanged) else None
-            probe = Probe(comparator.restore(pair.blurred, pair.views), evidence=found)
-        return Row(*self.keys[index], self._scores(probe, pair)), probe.evidence
+            samples = sample_variance(pair) if method is INPUT else None
+            found = Examined(method.restore(pair.blurred, pair.views), {}, samples)
+        scores = {**self._scores(found.restored, pair), **found.scores}
+        return Row(*self.keys[index], scores, found.samples)
 
     def images(self, index: int) -> Mapping[str, ImageArray]:
-        """Make the images of one row again: what went in, what came out, and the truth."""
-        number, noise, comparator = self._order[index]
+        """Return what went in, what came out, the truth, and the difference."""
+        number, noise, method_number = self._order[index]
+        method = self.methods[method_number]
         pair = self.pair(number, noise)
-        restored = comparator.restore(pair.blurred, pair.views)
+        restored = method.restore(pair.blurred, pair.views)
         restored = np.clip(self.as_scored(restored, pair.sharp), 0, 1).astype(np.float32)
         return {
             "sharp": pair.sharp,
             "blurred": np.clip(pair.blurred, 0, 1),
-            comparator.name: restored,
+            method.name: restored,
             DIFFERENCE: (restored - pair.sharp).mean(axis=2),
         }
-
-    def pair(self, number: int, noise: float) -> Pair:
-        """Read a pair and add noise to it; the last one is kept."""
-        if self._last is None or self._last[0] != (number, noise):
-            pair = with_noise(self.pairs[number], noise, (self.options.seed, number))
-            self._last = (number, noise), pair
-        return self._last[1]
 
     def as_scored(self, restored: ImageArray, truth: ImageArray) -> ImageArray:
         """Return a result as it is compared with the truth: fitted to it where that is asked."""
         return metrics.fitted(restored, truth) if self.options.fit_exposure else restored
 
-    def _scores(self, probe: Probe, pair: Pair) -> dict[str, float]:
-        restored = self.as_scored(probe.restored, pair.sharp)
+    def _read_pair(self, number: int, noise: float) -> Pair:
+        return with_noise(self.pairs[number], noise, (self.options.seed, number))
+
+    def _scores(self, restored: ImageArray, pair: Pair) -> dict[str, float]:
+        restored = self.as_scored(restored, pair.sharp)
         preset: metrics.Preset = "paper" if self.options.ssim == "paper" else "default"
         scores = {
             "psnr": metrics.psnr(restored, pair.sharp),
             "ssim": metrics.ssim(restored, pair.sharp, preset),
             "mae": metrics.mae(restored, pair.sharp),
-            **probe.scores,
         }
         if self._lpips is not None:
             scores["lpips"] = self._lpips(restored, pair.sharp)
@@ -136,14 +168,17 @@ class PairStudy:
             scores |= bin_scores(restored, pair.sharp, pair.radius, preset)
         return scores
 
-    def _columns(self) -> Sequence[str]:
-        columns = ["psnr", "ssim", "mae"] + ([] if self.lpips_missing else ["lpips"])
-        radius_known = self.pair(0, self.options.noise[0]).radius is not None
-        models = [each for each in self.comparators if isinstance(each, ModelComparator)]
-        columns += bin_columns() if radius_known else []
-        if models:
-            columns += probe_columns(models, radius_known=radius_known)
-        return columns
+
+def _open(options: EvaluateOptions) -> Pairs:
+    if options.kind != "synthetic":
+        return open_pairs(options, by_manifest=True)
+    return SyntheticCases(
+        Path(options.root),
+        options.split,
+        limit=options.limit,
+        seed=options.seed,
+        dual=options.dual,
+    )
 
 
 def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
@@ -159,13 +194,134 @@ def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
     return replace(pair, blurred=noisy(pair.blurred, 0), views=views)
 
 
-def _open(options: EvaluateOptions) -> Pairs:
-    if options.kind != "synthetic":
-        return open_pairs(options, by_manifest=True)
-    return SyntheticCases(
-        Path(options.root),
-        options.split,
-        limit=options.limit,
-        seed=options.seed,
-        dual=options.dual,
-    )
+class BlurStudy(Study):
+    """Blur detection: alpha_1 of every model at several enlargements, EBDB and local variance."""
+
+    def __init__(self, options: EvaluateOptions) -> None:
+        self.data = open_masked(options)
+        models = load_models(options.model, options.device)
+        measures: dict[str, Mapping[str, Any]] = {
+            f"{model.name}, alpha_1, enlarged {factor}x": {
+                "model": model.net,
+                "upsampling": factor,
+                "device": options.device,
+            }
+            for model in models
+            for factor in UPSAMPLINGS
+        }
+        measures |= {"ebdb": {"source": "ebdb"}, "local variance": {"source": "variance"}}
+        self._measures = list(measures.values())
+        count = min(len(self.data), options.limit or len(self.data))
+        images = [self.data.name(number) for number in range(count)]
+        super().__init__(options, images, list(measures), (0.0,))
+        self.settings = {
+            "options": options.to_dict(),
+            "methods": {model.name: dict(model.settings) for model in models},
+            IMAGES: images,
+        }
+        self.columns = [
+            *(f"{measure} by {rule}" for rule in RULE_NAMES for measure in BLUR_MEASURES),
+            *WITHOUT_THRESHOLD,
+        ]
+        self._image = lru_cache(maxsize=1)(self.data.__getitem__)
+
+    def measure(self, index: int) -> Row:
+        """Detect blur and score the map."""
+        image, values = self._detect(index)
+        report = score(values, image.mask, "blurred")
+        scores = {
+            f"{measure} by {row.rule}": row.to_dict()[measure]
+            for row in report.rows
+            for measure in BLUR_MEASURES
+        }
+        for name in WITHOUT_THRESHOLD:
+            value = getattr(report, name)
+            if value is not None:
+                scores[name] = value
+        return Row(*self.keys[index], scores)
+
+    def images(self, index: int) -> Mapping[str, ImageArray]:
+        """Return what went in, the truth, and the blur map."""
+        image, values = self._detect(index)
+        truth = image.mask.astype(np.float32)
+        return {"image": image.image, "truth": truth, self.keys[index][1]: values}
+
+    def _detect(self, index: int) -> tuple[MaskedImage, ImageArray]:
+        number, _, measure = self._order[index]
+        image = self._image(number)
+        found = detect(image.image, range="unit", rgb=True, **self._measures[measure])
+        return image, found.values
+
+
+@dataclass(frozen=True)
+class EvaluateProgress(Progress):
+    """One more row is there."""
+
+    row: Row | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured."""
+
+    study: PairStudy | BlurStudy
+    results: Results
+    lines: list[Line]
+    """Means over images, one line for each method and noise."""
+    report: Path | None = None
+    """The page that was written."""
+
+    @property
+    def options(self) -> EvaluateOptions:
+        """What was compared on what."""
+        return self.study.options
+
+
+def evaluate(options: EvaluateOptions, output: Path | None = None) -> Steps[Evaluation]:
+    """Compare models and methods on a dataset.
+
+    Yields progress after every result; closing the generator cancels. With a folder, results
+    are kept as they come: the same call again goes on where the last one stopped.
+
+    Parameters
+    ----------
+    options
+        What is compared on what.
+    output
+        Folder for ``results.csv``, ``summary.json`` and ``report.html``.
+
+    Raises
+    ------
+    ConfigError
+        If the options make no sense, or the folder holds an evaluation with others.
+    FileError
+        If data cannot be read or results not be written.
+    """
+    study = BlurStudy(options) if options.kind == "cuhk" else PairStudy(options)
+    results = Results(study.columns, output, study.settings)
+    for index, key in enumerate(study.keys):
+        image, method, _ = key
+        if results.find(key) is None:
+            with explaining_shortage(f"{method} on {image}"):
+                row = study.measure(index)
+            results.add(row)
+        stage = f"{image}: {method}"
+        yield EvaluateProgress(index + 1, len(study.keys), stage, row=results.find(key))
+    found = Evaluation(study, results, summarise(results))
+    return found if output is None else (yield from _with_report(found, output))
+
+
+def export_steps(found: Evaluation, output: Path) -> Steps[Evaluation]:
+    """Write an evaluation that is only in memory into a folder, as if it had been made there."""
+    written = Results(found.results.columns, output, found.study.settings)
+    for row in found.results.rows:
+        if written.find(row.key) is None:
+            written.add(replace(row, samples=found.results.samples(row)))
+    return (yield from _with_report(replace(found, results=written), output))
+
+
+def _with_report(found: Evaluation, output: Path) -> Steps[Evaluation]:
+    # Not above: the report knows what an evaluation is.
+    from napari_kpac.evaluation.report import report_steps
+
+    return replace(found, report=(yield from report_steps(found, output)))

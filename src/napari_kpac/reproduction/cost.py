@@ -6,22 +6,21 @@ Not for: the speed of this program (evaluation.speed).
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from napari_kpac.core.errors import ConfigError, DeviceError
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.memory import keeping_memory
 from napari_kpac.evaluation import paper
-from napari_kpac.evaluation.speed import peak_memory_here
-from napari_kpac.evaluation.tables import Table, printed
+from napari_kpac.evaluation.speed import peak_memory_here, run_process
+from napari_kpac.evaluation.tables import Table, decimal
 from napari_kpac.network import (
     DPDNet,
     KPACConfig,
@@ -31,10 +30,56 @@ from napari_kpac.network import (
     count_parameters,
 )
 
-FLOPS_SIZE = (720, 1280)
+SIZE = (720, 1280)
+SIDE_MULTIPLE_PX = 16
+"""Sides that every network takes are multiples of this."""
 DPDNET_NOTE = "the published DPDNet code has 31.03 M, whatever the paper's table says"
 
 Make = Callable[[], nn.Module]
+
+
+def _kpac(**changes: Any) -> Make:
+    config = KPACConfig(**changes)
+    return lambda: KPACNet(config)
+
+
+class _DualKPAC(nn.Module):
+    """Gives a dual-pixel network its views as the channels of one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = KPACNet(KPACConfig(views=2))
+
+    def forward(self, views: Tensor) -> Tensor:
+        """Deblur the mean of the views."""
+        deblurred: Tensor = self.net(None, views.chunk(2, dim=1))
+        return deblurred
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the paper's tables."""
+
+    label: str
+    make: Make
+    """Builds it, untrained."""
+    views: int = 1
+    """Images that go in."""
+
+    def shape(self, size: tuple[int, int]) -> tuple[int, ...]:
+        """Return the shape of what goes in."""
+        return (1, 3 * self.views, *size)
+
+
+NETWORKS = (
+    Network("KPAC (2-level)", _kpac(levels=2)),
+    Network("KPAC (3-level)", _kpac()),
+    Network("KPAC (dual)", _DualKPAC, views=2),
+    Network("residual baseline", ResidualNet),
+    Network("DPDNet (single)", lambda: DPDNet(1)),
+    Network("DPDNet (dual)", lambda: DPDNet(2), views=2),
+)
+_BY_LABEL = {network.label: network for network in NETWORKS}
 
 
 @dataclass(frozen=True)
@@ -49,132 +94,106 @@ class CountRow:
     note: str = ""
 
 
-def parameter_tables() -> dict[str, list[CountRow]]:
-    """Parameters of every network in the paper's tables (paper's column in millions)."""
-
-    def two(**changes: object) -> Make:
-        return _kpac(levels=2, **changes)
-
-    full = two()
-    tables: dict[str, tuple[Sequence[paper.PaperRow], Sequence[Make]]] = {
-        "weight sharing (2-level)": (paper.WEIGHT_SHARING, (two(shared_kernels=False), full)),
-        "ablation (2-level)": (
-            paper.ABLATION,
-            (
-                ResidualNet,
-                two(scale_attention=False, shape_attention=False),
-                two(scale_attention=False),
-                two(shape_attention=False),
-                full,
-            ),
-        ),
-        "number of blocks (2-level)": (
-            paper.NUMBER_OF_BLOCKS,
-            [two(blocks=blocks) for blocks in (1, 2, 3, 4)],
-        ),
-        "comparison": (
-            paper.COMPARISON,
-            (lambda: DPDNet(1), lambda: DPDNet(2), full, _kpac(), _kpac(views=2)),
-        ),
-    }
-    rows = {
-        title: [
-            CountRow(row.label, row.parameters, _parameters(make), note=_note(row))
-            for row, make in zip(printed, makes, strict=True)
-        ]
-        for title, (printed, makes) in tables.items()
-    }
-    rows["authors' files (shape attention of width 12)"] = [
-        CountRow("KPAC (2-level)", 1.58, _parameters(_kpac(levels=2, shape_hidden=12))),
-        CountRow("KPAC (3-level)", 2.06, _parameters(_kpac(shape_hidden=12))),
-        CountRow("KPAC (dual)", 2.06, _parameters(_kpac(views=2, shape_hidden=12))),
-    ]
-    return rows
-
-
-def flops_tables() -> dict[str, list[CountRow]]:
-    """FLOPs at 1280x720 of the networks whose cost the paper states (its column in billions)."""
-    printed = {row.label: row for row in paper.COMPARISON}
-    single, dual = (1, 3, *FLOPS_SIZE), (1, 6, *FLOPS_SIZE)
-    rows = []
-    for label, make, shape in (
-        ("DPDNet (single)", lambda: DPDNet(1), single),
-        ("DPDNet (dual)", lambda: DPDNet(2), dual),
-        ("KPAC (2-level)", _kpac(levels=2), single),
-        ("KPAC (3-level)", _kpac(), single),
-    ):
-        cost = count_flops(make, shape)
-        row = printed[label]
-        rows.append(
-            CountRow(label, row.flops, cost.flops, cost.paper_flops, _note(row, parameters=False))
-        )
-    return {"FLOPs at 1280x720": rows}
-
-
-def _kpac(**changes: object) -> Make:
-    config = KPACConfig(**changes)  # type: ignore[arg-type]
-    return lambda: KPACNet(config)
-
-
 def _parameters(make: Make) -> int:
     with torch.device("meta"):
         return count_parameters(make())
 
 
-def _note(row: paper.PaperRow, *, parameters: bool = True) -> str:
-    if not row.label.startswith("DPDNet"):
-        return ""
-    return DPDNET_NOTE if parameters else "counted on the published DPDNet code"
+def parameter_tables() -> dict[str, list[CountRow]]:
+    """Return the parameters of every network in the paper's tables (the paper's in millions)."""
+    two = {"levels": 2}
+    full = _kpac(**two)
+    authors = {"shape_hidden": 12}
+    tables: dict[str, tuple[Sequence[paper.PaperRow], Sequence[Make]]] = {
+        "weight sharing (2-level)": (
+            paper.WEIGHT_SHARING,
+            (_kpac(**two, shared_kernels=False), full),
+        ),
+        "ablation (2-level)": (
+            paper.ABLATION,
+            (
+                ResidualNet,
+                _kpac(**two, scale_attention=False, shape_attention=False),
+                _kpac(**two, scale_attention=False),
+                _kpac(**two, shape_attention=False),
+                full,
+            ),
+        ),
+        "number of blocks (2-level)": (
+            paper.NUMBER_OF_BLOCKS,
+            [_kpac(**two, blocks=blocks) for blocks in (1, 2, 3, 4)],
+        ),
+        "comparison": (
+            paper.COMPARISON,
+            [_BY_LABEL[row.label].make for row in paper.COMPARISON],
+        ),
+        "authors' files (shape attention of width 12)": (
+            paper.COMPARISON[2:],
+            (_kpac(**two, **authors), _kpac(**authors), _kpac(views=2, **authors)),
+        ),
+    }
+    return {
+        title: [
+            CountRow(
+                row.label,
+                row.parameters,
+                _parameters(make),
+                note=DPDNET_NOTE if row.label.startswith("DPDNet") else "",
+            )
+            for row, make in zip(printed, makes, strict=True)
+        ]
+        for title, (printed, makes) in tables.items()
+    }
 
 
-SIZE = (720, 1280)
-MULTIPLE = 16
-"""Sides that every network takes are multiples of this."""
+def flops_tables() -> dict[str, list[CountRow]]:
+    """Return the FLOPs at 1280x720 of the networks whose cost the paper states (in billions)."""
+    rows = []
+    for row in paper.COMPARISON:
+        if row.flops is not None:
+            network = _BY_LABEL[row.label]
+            cost = count_flops(network.make, network.shape(SIZE))
+            published = row.label.startswith("DPDNet")
+            note = "counted on the published DPDNet code" if published else ""
+            rows.append(CountRow(row.label, row.flops, cost.flops, cost.paper_flops, note))
+    return {"FLOPs at 1280x720": rows}
 
 
-@dataclass(frozen=True)
-class Network:
-    """A network of the paper's tables."""
-
-    label: str
-    views: int = 1
-    """Images that go in."""
-
-    def make(self) -> nn.Module:
-        """Build it, untrained."""
-        if self.label.startswith("DPDNet"):
-            return DPDNet(self.views)
-        if self.label.startswith("residual"):
-            return ResidualNet()
-        config = KPACConfig(levels=2 if "2-level" in self.label else 3, views=self.views)
-        return KPACNet(config) if self.views == 1 else _Dual(KPACNet(config))
-
-    def shape(self, size: tuple[int, int]) -> tuple[int, ...]:
-        """Shape of what goes in."""
-        return (1, 3 * self.views, *size)
+def parameters_as_tables() -> list[Table]:
+    """Return the parameters of every network in the paper's tables, as text."""
+    return [
+        Table(
+            f"Parameters: {title}",
+            ("network", "paper (M)", "ours (M)", "ours, exactly", ""),
+            [
+                (r.label, decimal(r.paper, 2), f"{r.ours / 1e6:.2f}", f"{r.ours:,}", r.note)
+                for r in rows
+            ],
+        )
+        for title, rows in parameter_tables().items()
+    ]
 
 
-class _Dual(nn.Module):
-    """Gives a dual-pixel network its views as the channels of one tensor."""
-
-    def __init__(self, net: KPACNet) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, views: Tensor) -> Tensor:
-        """Deblur the mean of the views."""
-        deblurred: Tensor = self.net(None, views.chunk(2, dim=1))
-        return deblurred
-
-
-NETWORKS = (
-    Network("KPAC (2-level)"),
-    Network("KPAC (3-level)"),
-    Network("KPAC (dual)", views=2),
-    Network("residual baseline"),
-    Network("DPDNet (single)"),
-    Network("DPDNet (dual)", views=2),
-)
+def flops_as_tables() -> list[Table]:
+    """Return the FLOPs of the networks whose cost the paper states, as text."""
+    return [
+        Table(
+            f"{title}, in billions; two per multiply-accumulate",
+            ("network", "paper", "ours, paper's way", "ours, in full", ""),
+            [
+                (
+                    row.label,
+                    decimal(row.paper, 0),
+                    decimal(row.ours_paper_way and row.ours_paper_way / 1e9, 1),
+                    f"{row.ours / 1e9:.1f}",
+                    row.note,
+                )
+                for row in rows
+            ],
+            "The paper's way leaves the transposed convolutions out.",
+        )
+        for title, rows in flops_tables().items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -190,38 +209,32 @@ class CostRow:
     cpu_seconds: float
     """Of all threads together: what a machine that is busy with other things makes less wrong."""
     peak: int
-    """Bytes of the whole process at its peak."""
+    """Bytes of the process at its peak."""
     forward: int
     """Bytes of that above the process with the network and its input loaded."""
     paper_parameters: float | None
     paper_flops: float | None
     paper_seconds: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
 
 def cost_steps(size: tuple[int, int] = SIZE, repeats: int = 3) -> Steps[list[CostRow]]:
     """Measure every network, one after the other; yields after each."""
     printed = {row.label: row for row in (*paper.COMPARISON, *paper.ABLATION)}
-    if min(size) < MULTIPLE or any(side % MULTIPLE for side in size):
+    if min(size) < SIDE_MULTIPLE_PX or any(side % SIDE_MULTIPLE_PX for side in size):
         raise ConfigError(
-            f"a size of {size[1]}x{size[0]}: both sides must be multiples of {MULTIPLE}"
+            f"a size of {size[1]}x{size[0]}: both sides must be multiples of {SIDE_MULTIPLE_PX}"
         )
     if repeats < 1:
         raise ConfigError(f"repeats={repeats}: must be 1 or more")
     rows = []
-    for done, network in enumerate(NETWORKS, start=1):
+    for number, network in enumerate(NETWORKS):
         flops = count_flops(network.make, network.shape(size))
-        with torch.device("meta"):
-            parameters = count_parameters(network.make())
-        measured = _in_a_process(network, size, repeats)
+        measured = run_process(network.label, __name__, number, *size, repeats)
         row = printed[network.label]
         rows.append(
             CostRow(
                 network.label,
-                parameters,
+                _parameters(network.make),
                 flops.flops,
                 flops.paper_flops,
                 measured["seconds"],
@@ -233,22 +246,42 @@ def cost_steps(size: tuple[int, int] = SIZE, repeats: int = 3) -> Steps[list[Cos
                 row.seconds,
             )
         )
-        yield Progress(done, len(NETWORKS), network.label)
+        yield Progress(number + 1, len(NETWORKS), network.label)
     return rows
 
 
-def _in_a_process(network: Network, size: tuple[int, int], repeats: int) -> dict[str, float]:
-    number = NETWORKS.index(network)
-    call = [sys.executable, "-m", __name__, str(number), *map(str, size), str(repeats)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise DeviceError(
-            f"measuring {network.label} failed ({last[0]}); it may need more memory than there "
-            "is: choose a smaller size"
-        )
-    measured: dict[str, float] = json.loads(done.stdout)
-    return measured
+def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
+    """Return cost as it was measured here beside the paper's."""
+    least = min(row.cpu_seconds for row in rows)
+    return Table(
+        f"Cost, measured here at {size[1]}x{size[0]}",
+        (
+            "network", "params (M)", "paper's", "GFLOPs", "paper's way", "paper's",
+            "seconds", "CPU seconds", "ratio", "paper's (s)", "peak (GB)", "forward (GB)",
+        ),
+        [
+            (
+                row.label,
+                f"{row.parameters / 1e6:.2f}",
+                decimal(row.paper_parameters, 2),
+                f"{row.flops / 1e9:.0f}",
+                f"{row.flops_paper_way / 1e9:.0f}",
+                decimal(row.paper_flops, 0),
+                f"{row.seconds:.2f}",
+                f"{row.cpu_seconds:.2f}",
+                f"{row.cpu_seconds / least:.2f}",
+                decimal(row.paper_seconds, 2),
+                f"{row.peak / 1e9:.2f}",
+                f"{row.forward / 1e9:.2f}",
+            )
+            for row in rows
+        ],
+        "The paper's columns are the paper's, at 1280x720, its time on the authors' GPU; its way "
+        "of counting leaves the transposed convolutions out; DPDNet is counted on its published "
+        "code. CPU seconds are of all threads together, and the ratio is theirs. Peak is the whole "
+        "process, torch included; forward is what a forward pass adds to the loaded network and "
+        "input.",
+    )  # fmt: skip
 
 
 @torch.inference_mode()
@@ -269,83 +302,6 @@ def _main(arguments: Sequence[str]) -> None:
             processors.append(time.process_time() - processor)
     measured = {"seconds": min(walls), "cpu": min(processors), "before": before}
     print(json.dumps({**measured, "peak": peak_memory_here()}))
-
-
-def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
-    """Put cost as it was measured here beside the paper's."""
-    least = min(row.cpu_seconds for row in rows)
-    return Table(
-        f"Cost, measured here at {size[1]}x{size[0]}",
-        (
-            "network", "params (M)", "paper's", "GFLOPs", "paper's way", "paper's",
-            "seconds", "CPU seconds", "ratio", "paper's (s)", "peak (GB)", "forward (GB)",
-        ),
-        [
-            (
-                row.label,
-                f"{row.parameters / 1e6:.2f}",
-                printed(row.paper_parameters, 2),
-                f"{row.flops / 1e9:.0f}",
-                f"{row.flops_paper_way / 1e9:.0f}",
-                printed(row.paper_flops, 0),
-                f"{row.seconds:.2f}",
-                f"{row.cpu_seconds:.2f}",
-                f"{row.cpu_seconds / least:.2f}",
-                printed(row.paper_seconds, 2),
-                f"{row.peak / 1e9:.2f}",
-                f"{row.forward / 1e9:.2f}",
-            )
-            for row in rows
-        ],
-        "The paper's columns are the paper's, at 1280x720, its time on the authors' GPU; its way "
-        "of counting leaves the transposed convolutions out; DPDNet is counted on its published "
-        "code. CPU seconds are of all threads together, and the ratio is theirs. Peak is the whole "
-        "process, torch included; forward is what a forward pass adds to the loaded network and "
-        "input.",
-    )  # fmt: skip
-
-
-def parameters_as_tables() -> list[Table]:
-    """Give the parameters of every network in the paper's tables."""
-    return [
-        Table(
-            f"Parameters: {title}",
-            ("network", "paper (M)", "ours (M)", "ours, exactly", ""),
-            [
-                (
-                    row.label,
-                    printed(row.paper, 2),
-                    f"{row.ours / 1e6:.2f}",
-                    f"{row.ours:,}",
-                    row.note,
-                )
-                for row in rows
-            ],
-        )
-        for title, rows in parameter_tables().items()
-    ]
-
-
-def flops_as_tables() -> list[Table]:
-    """Give the FLOPs of the networks whose cost the paper states."""
-    return [
-        Table(
-            f"{title}, in billions; two per multiply-accumulate",
-            ("network", "paper", "ours, paper's way", "ours, in full", ""),
-            [
-                (
-                    row.label,
-                    printed(row.paper, 0),
-                    printed(row.ours_paper_way and row.ours_paper_way / 1e9, 1),
-                    f"{row.ours / 1e9:.1f}",
-                    row.note,
-                )
-                for row in rows
-            ],
-            "The paper's way leaves the transposed convolutions out.",
-        )
-        for title, rows in flops_tables().items()
-    ]
 
 
 if __name__ == "__main__":

@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 from skimage import data
 
-from napari_kpac.core.files import replacing, write_record
+from napari_kpac.core.files import write_record
 from napari_kpac.core.progress import Steps
-from napari_kpac.evaluation.cases import crop_where
 from napari_kpac.evaluation.metrics import psnr, squared_error
-from napari_kpac.evaluation.page import Section, image_html, page, table_html
-from napari_kpac.evaluation.panels import Cell, ImageArray, sheet
 from napari_kpac.evaluation.paper import PaperRow
-from napari_kpac.evaluation.report import environment
-from napari_kpac.evaluation.tables import Table, printed
+from napari_kpac.evaluation.plots import Cell, RGBImage, sheet
+from napari_kpac.evaluation.report import Section, environment, worst_crop, write_page
+from napari_kpac.evaluation.tables import Table, decimal
 from napari_kpac.images import write_image
 from napari_kpac.reproduction.cost import (
     SIZE,
@@ -29,24 +27,28 @@ from napari_kpac.reproduction.cost import (
     flops_as_tables,
     parameters_as_tables,
 )
-from napari_kpac.reproduction.experiments import EXPERIMENTS, Experiment
-from napari_kpac.reproduction.figures import attention_figure, modulation_figure
+from napari_kpac.reproduction.figures import attention_figure, limits_figure, modulation_figure
 from napari_kpac.reproduction.inverse_kernels import inverse_kernel_figures
-from napari_kpac.reproduction.limits import limits_figure
-from napari_kpac.reproduction.variants import Compared, VariantOptions, variant_steps
+from napari_kpac.reproduction.variants import (
+    EXPERIMENTS,
+    Compared,
+    Experiment,
+    VariantOptions,
+    variant_steps,
+)
 
-SHOWN = 3
+MAX_CROPS = 3
 """Crops that are shown of an experiment."""
-SIDE = 220
+CROP_SIDE_PX = 220
 
 
 def label(compared: Compared) -> str:
-    """Say what our figures are of."""
+    """Return a text on what our figures are of."""
     return f"synthetic data, {compared.steps} steps each"
 
 
 def table(experiment: Experiment, compared: Compared) -> Table:
-    """Put the paper's figures and ours side by side."""
+    """Return the paper's figures and ours side by side."""
     rows = []
     for noise in experiment.noises:
         blurred = compared.input_scores[f"{noise:g}"]
@@ -59,8 +61,8 @@ def table(experiment: Experiment, compared: Compared) -> Table:
                 (
                     variant.label,
                     f"{noise:g}",
-                    printed(theirs.psnr, 2),
-                    printed(theirs.parameters, 2),
+                    decimal(theirs.psnr, 2),
+                    decimal(theirs.parameters, 2),
                     f"{outcome.parameters / 1e6:.2f}",
                     *_cells(scores),
                     f"{scores['psnr'] - blurred['psnr']:+.2f}",
@@ -77,41 +79,39 @@ def table(experiment: Experiment, compared: Compared) -> Table:
     )  # fmt: skip
 
 
-def crops(experiment: Experiment, compared: Compared) -> ImageArray:
+def crops(experiment: Experiment, compared: Compared) -> RGBImage:
     """Show what each variant makes of the same crops, as in the paper's figure."""
     networks = {v.label: compared.trained(v.slug) for v in experiment.variants}
     count = len(compared.cases)
     rows: list[list[Cell]] = []
-    for index in np.linspace(0, count - 1, min(SHOWN, count)).round().astype(int):
+    for index in np.linspace(0, count - 1, min(MAX_CROPS, count)).round().astype(int):
         pair = compared.cases[int(index)]
-        where = crop_where(squared_error(pair.blurred, pair.sharp), SIDE)
+        where = worst_crop(squared_error(pair.blurred, pair.sharp), CROP_SIDE_PX)
         before = psnr(pair.blurred, pair.sharp)
         row: list[Cell] = [(pair.blurred[where], f"input\n{before:.2f} dB")]
         for name, network in networks.items():
             restored = network.restore(pair)
             row.append((restored[where], f"{name}\n{psnr(restored, pair.sharp):.2f} dB"))
         rows.append([*row, (pair.sharp[where], "sharp")])
-    return sheet(f"{experiment.title}: {label(compared)}", rows, side=SIDE)
+    return sheet(f"{experiment.title}: {label(compared)}", rows, side=CROP_SIDE_PX)
 
 
 def write_variants(
     experiments: Sequence[Experiment],
     compared: Compared,
-    more: Sequence[Section] = (),
+    before: Sequence[Section] = (),
 ) -> list[Table]:
-    """Write the numbers, the crops and a page; returns the tables."""
+    """Write the numbers, the crops and a page, sections before ours; returns the tables."""
     folder = compared.folder
-    tables, sections = [], list(more)
+    tables, sections = [], list(before)
     for experiment in experiments:
         made, image = table(experiment, compared), crops(experiment, compared)
         tables.append(made)
         write_image(folder / f"{experiment.name}.png", image)
-        body = table_html(made) + image_html(image / np.float32(255), experiment.title)
-        sections.append(Section(made.title, body))
+        sections.append(Section(made.title, made, images=[("", [(image, experiment.title)])]))
     write_record(folder / "results.json", _plain(experiments, compared))
     title = "The paper's experiments, made again with napari-kpac"
-    with replacing(folder / "report.html") as temporary:
-        temporary.write_text(page(title, f"Ours: {label(compared)}.", sections), encoding="utf-8")
+    write_page(folder / "report.html", title, f"Ours: {label(compared)}.", sections)
     return tables
 
 
@@ -145,15 +145,15 @@ def everything_steps(
     compared = yield from variant_steps(experiments, options, folder)
     costs = cost_table((yield from cost_steps(size)), size)
     counted = [*parameters_as_tables(), *flops_as_tables()]
-    sections = [Section(table.title, table_html(table)) for table in (costs, *counted)]
+    sections = [Section(table.title, table) for table in (costs, *counted)]
     for title, name, image in _figures(options.device):
         write_image(folder / f"{name}.png", image)
-        sections.append(Section(title, image_html(image / np.float32(255), title)))
+        sections.append(Section(title, images=[("", [(image, title)])]))
     return [costs, *counted, *write_variants(experiments, compared, sections)]
 
 
-def _figures(device: str) -> Iterator[tuple[str, str, ImageArray]]:
-    """Draw the figures that need no training of their own: title, name, image."""
+def _figures(device: str) -> Iterator[tuple[str, str, RGBImage]]:
+    """Draw the figures that need no training; yields title, name and image of each."""
     for figure in inverse_kernel_figures(EPSILON):
         yield f"Inverse kernels: {figure.name.replace('_', ' ')}", figure.name, figure.image
     photo = data.coffee()

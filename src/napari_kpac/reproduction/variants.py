@@ -1,8 +1,8 @@
-"""Variants of the network, trained with the same number of steps, and compared.
+"""The paper's experiments on variants of the network: what is trained, how, and how it compares.
 
-Everything is in one folder: the plan, one run for each variant, and the scores of each. What is
-there already is not done again, so that a run that was stopped goes on. Not for: which variants
-there are (experiments), or how training works (training).
+All variants get the same number of steps. Everything is in one folder: the plan, one run for each
+variant, and the scores of each. What is there already is not done again, so that a run that was
+stopped goes on. Not for: how training works (training).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,25 +22,131 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.files import read_record, write_record
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.pairs import Floats, Pair
-from napari_kpac.evaluation import metrics
+from napari_kpac.evaluation import metrics, paper
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.study import with_noise
 from napari_kpac.network import count_parameters
-from napari_kpac.reproduction.experiments import Experiment, Variant
 from napari_kpac.training import TrainOptions, preset, read_trained, resume, train
 from napari_kpac.training.run_folder import OPTIONS, STATE
 from napari_kpac.training.state import start_network
 
-TIMED = 6
+TIMED_STEPS = 6
 """Steps by which the slowest variant is timed; the first does not count."""
-SHARE = 0.9
+TRAINING_SHARE = 0.9
 """Of the budget that goes into training; the rest is for comparing."""
-FEWEST = 2
+MIN_STEPS = 2
 MEASURES: Mapping[str, Callable[[Floats, Floats], float]] = {
     "psnr": metrics.psnr,
     "ssim": metrics.ssim,
     "mae": metrics.mae,
 }
+Scores = Mapping[str, Mapping[str, float]]
+"""By noise in percent: psnr, ssim, mae."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A network that is trained like the others but for a few options."""
+
+    slug: str
+    """Name of its run; equal runs of several experiments have equal names."""
+    label: str
+    """The paper's word for it."""
+    changes: Mapping[str, Any]
+    """Options of training that differ."""
+    printed: Mapping[float, paper.PaperRow]
+    """What the paper prints, by noise in percent."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One of the paper's tables."""
+
+    name: str
+    title: str
+    variants: Sequence[Variant]
+    noises: Sequence[float] = (0.0,)
+    """Noise in percent at which the variants are compared."""
+    dual: bool = False
+    """Whether the data has dual-pixel views."""
+
+
+def _variant(slug: str, printed: paper.PaperRow, *, levels: int = 2, **changes: Any) -> Variant:
+    return Variant(slug, printed.label, {"levels": levels, **changes}, {0.0: printed})
+
+
+def _noise_variant(slug: str, label: str, **changes: Any) -> Variant:
+    psnrs = paper.NOISE[label].items()
+    printed = {sigma: paper.PaperRow(label, psnr=psnr) for sigma, psnr in psnrs}
+    return Variant(slug, label, {"levels": 2, **changes}, printed)
+
+
+_UNSHARED, _SHARED = paper.WEIGHT_SHARING
+_BASELINE, _ACS, _SHAPE, _SCALE, _FULL = paper.ABLATION
+_PRINTED = {row.label: row for row in paper.COMPARISON}
+_THREE_LEVELS = _variant("3-level", _PRINTED["KPAC (3-level)"], levels=3)
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "weight-sharing",
+            "Effect of weight sharing (2-level)",
+            (_variant("unshared", _UNSHARED, shared_kernels=False), _variant("full", _SHARED)),
+        ),
+        Experiment(
+            "ablation",
+            "Ablation (2-level)",
+            (
+                _variant("residual", _BASELINE, network="residual"),
+                _variant("acs", _ACS, scale_attention=False, shape_attention=False),
+                _variant("acs-shape", _SHAPE, scale_attention=False),
+                _variant("acs-scale", _SCALE, shape_attention=False),
+                _variant("full", _FULL),
+            ),
+        ),
+        Experiment(
+            "num-blocks",
+            "Number of KPAC blocks (2-level)",
+            tuple(
+                _variant("full" if blocks == 2 else f"blocks-{blocks}", printed, blocks=blocks)
+                for blocks, printed in enumerate(paper.NUMBER_OF_BLOCKS, start=1)
+            ),
+        ),
+        Experiment(
+            "noise",
+            "Sensitivity to noise (2-level)",
+            (
+                _noise_variant("full", "without noise augmentation"),
+                _noise_variant(
+                    "noisy", "with noise augmentation", noise=0.03, noise_probability=1.0
+                ),
+            ),
+            noises=(0.0, 1.0, 3.0, 5.0),
+        ),
+        Experiment(
+            "levels",
+            "Levels of the encoder and decoder",
+            (_variant("full", _PRINTED["KPAC (2-level)"]), _THREE_LEVELS),
+        ),
+        Experiment(
+            "dual",
+            "Dual-pixel input (3-level)",
+            (
+                _THREE_LEVELS,
+                _variant("dual", _PRINTED["KPAC (dual)"], levels=3, dual=True),
+            ),
+            dual=True,
+        ),
+    )
+}
+
+
+def find_experiment(name: str) -> Experiment:
+    """Return an experiment by its name."""
+    if name not in EXPERIMENTS:
+        raise ConfigError(f"no experiment is called {name!r}; choose {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
 
 
 @dataclass(frozen=True)
@@ -64,21 +171,17 @@ class VariantOptions:
 class Outcome:
     """What became of one variant."""
 
-    slug: str
     parameters: int
-    steps: int
-    scores: Mapping[str, Mapping[str, float]]
-    """By noise in percent: psnr, ssim, mae."""
+    scores: Scores
 
 
 @dataclass(frozen=True)
 class Compared:
     """All variants of some experiments."""
 
-    options: VariantOptions
     steps: int
-    input_scores: Mapping[str, Mapping[str, float]]
-    """Those of the blurred images, by noise in percent."""
+    input_scores: Scores
+    """Those of the blurred images."""
     outcomes: Mapping[str, Outcome]
     """By the slug of a variant."""
     cases: SyntheticCases
@@ -112,11 +215,11 @@ def variant_steps(
         yield from _trained(variant, options, steps, run, number * steps, total)
         network = Trained(run)
         wanted = _noises(e for e in experiments if variant.slug in {v.slug for v in e.variants})
-        scores = _compared(variant.slug, network, cases, wanted, folder)
-        outcomes[variant.slug] = Outcome(variant.slug, network.parameters, steps, scores)
+        scores = _scores(variant.slug, network.restore, cases, wanted, folder)
+        outcomes[variant.slug] = Outcome(network.parameters, scores)
         yield Progress((number + 1) * steps, total, f"{variant.slug}: compared")
-    blurred = _compared("input", None, cases, _noises(experiments), folder)
-    return Compared(options, steps, blurred, outcomes, cases, folder)
+    blurred = _scores("input", lambda pair: pair.blurred, cases, _noises(experiments), folder)
+    return Compared(steps, blurred, outcomes, cases, folder)
 
 
 def _noises(experiments: Iterable[Experiment]) -> list[float]:
@@ -180,12 +283,7 @@ def _plan(variants: Sequence[Variant], options: VariantOptions, folder: Path) ->
     compared and share what is trained for both.
     """
     path = folder / "plan.json"
-    wanted = {
-        "root": options.root,
-        "photos": options.photos,
-        "seed": options.seed,
-        "preset": options.preset,
-    }
+    wanted = {name: getattr(options, name) for name in ("root", "photos", "seed", "preset")}
     if path.exists():
         plan = read_record(path)
         steps = int(plan.pop("steps"))
@@ -195,9 +293,9 @@ def _plan(variants: Sequence[Variant], options: VariantOptions, folder: Path) ->
             )
         return steps
     steps = options.steps or int(
-        SHARE * options.budget / (len(variants) * _seconds_a_step(variants, options))
+        TRAINING_SHARE * options.budget / (len(variants) * _seconds_a_step(variants, options))
     )
-    if steps < FEWEST:
+    if steps < MIN_STEPS:
         raise ConfigError(
             f"a budget of {options.budget:g} s is too small for {len(variants)} variants; "
             "give more time"
@@ -212,7 +310,7 @@ def _seconds_a_step(variants: Sequence[Variant], options: VariantOptions) -> flo
         slowest = max(variants, key=lambda variant: _work(variant, options))
         steps = train(train_options(slowest, options, 10_000), Path(folder) / "timed")
         times = []
-        for _ in range(TIMED):
+        for _ in range(TIMED_STEPS):
             start = time.perf_counter()
             next(steps)
             times.append(time.perf_counter() - start)
@@ -236,47 +334,33 @@ def _trained(
     if not begun:
         # Stopped before anything was kept: it begins anew.
         (run / OPTIONS).unlink(missing_ok=True)
-    training = resume(run) if begun else train(train_options(variant, options, steps), run)
-    try:
-        while True:
-            try:
-                progress = next(training)
-            except StopIteration:
-                return
+    started = resume(run) if begun else train(train_options(variant, options, steps), run)
+    with closing(started) as training:
+        for progress in training:
             loss = getattr(progress, "loss", 0.0)
             yield Progress(before + progress.done, total, f"{variant.slug}: loss {loss:.4f}")
-    finally:
-        training.close()
-
-
-def _compared(
-    name: str,
-    network: Trained | None,
-    cases: SyntheticCases,
-    noises: Iterable[float],
-    folder: Path,
-) -> dict[str, Mapping[str, float]]:
-    """Give the scores of a network, or of the blurred images, at every noise; they are kept."""
-    tail = "-dual" if cases.dual else ""
-    paths = {noise: folder / "scores" / f"{name}{tail}-{noise:g}.json" for noise in noises}
-    missing = [noise for noise, path in paths.items() if not path.exists()]
-    for noise, scores in _scores(network, cases, missing).items():
-        write_record(paths[noise], scores)
-    return {f"{noise:g}": read_record(path) for noise, path in paths.items()}
 
 
 def _scores(
-    network: Trained | None, cases: SyntheticCases, noises: Sequence[float]
-) -> dict[float, dict[str, float]]:
-    """Average the scores over all cases, at every noise."""
-    rows: dict[float, list[list[float]]] = {noise: [] for noise in noises}
-    for index in range(len(cases) if noises else 0):
-        case = cases[index]
-        for noise in noises:
-            pair = with_noise(case, noise, (0, index))
-            image = pair.blurred if network is None else network.restore(pair)
-            rows[noise].append([measure(image, pair.sharp) for measure in MEASURES.values()])
-    return {
-        noise: dict(zip(MEASURES, np.mean(found, axis=0).tolist(), strict=True))
-        for noise, found in rows.items()
+    name: str,
+    restore: Callable[[Pair], Floats],
+    cases: SyntheticCases,
+    noises: Iterable[float],
+    folder: Path,
+) -> Scores:
+    """Average the scores over all cases, at every noise; they are kept."""
+    tail = "-dual" if cases.dual else ""
+    paths = {noise: folder / "scores" / f"{name}{tail}-{noise:g}.json" for noise in noises}
+    missing: dict[float, list[list[float]]] = {
+        noise: [] for noise, path in paths.items() if not path.exists()
     }
+    for index in range(len(cases) if missing else 0):
+        case = cases[index]
+        for noise, rows in missing.items():
+            pair = with_noise(case, noise, (0, index))
+            image = restore(pair)
+            rows.append([measure(image, pair.sharp) for measure in MEASURES.values()])
+    for noise, rows in missing.items():
+        means = np.mean(rows, axis=0).tolist()
+        write_record(paths[noise], dict(zip(MEASURES, means, strict=True)))
+    return {f"{noise:g}": read_record(path) for noise, path in paths.items()}

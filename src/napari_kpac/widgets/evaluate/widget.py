@@ -139,8 +139,8 @@ class EvaluateWidget(DockedWidget):
 
     def _show_result(self, found: Evaluation) -> None:
         self._found = found
-        columns = [name for name in found.ledger.columns if name in (*PAPERS, "mae")]
-        columns = columns or list(found.ledger.columns)
+        columns = [name for name in found.results.columns if name in (*PAPERS, "mae")]
+        columns = columns or list(found.results.columns)
         headings = ("method", *columns, NOISE, COUNT)
         rows: list[tuple[Cell, ...]] = [
             (line.method, *(line.means.get(c) for c in columns), line.noise, float(line.images))
@@ -161,7 +161,7 @@ class EvaluateWidget(DockedWidget):
         if found.report is not None:
             self._message.setText(f"Wrote {found.report}")
         else:
-            images = len({row.image for row in found.ledger.rows})
+            images = len({row.image for row in found.results.rows})
             self._message.setText(
                 f"{images} images. The paper's figures are the paper's, on the test set of "
                 "DPDD, SSIM of preset paper; ours are of this data, SSIM of preset "
@@ -205,11 +205,11 @@ def _evaluation(options: EvaluateOptions) -> Steps[Evaluation]:
 
 
 def _export(found: Evaluation, folder: Path) -> Steps[Evaluation]:
-    from napari_kpac.evaluation.evaluating import export_steps
+    from napari_kpac.evaluation.study import export_steps
 
     return export_steps(found, folder)
 
 
 def _images(found: Evaluation, row: int) -> Steps[tuple[str, Mapping[str, npt.NDArray[Any]]]]:
     yield Progress(0, 1, "images")
-    return found.ledger.rows[row].image, found.study.images(row)
+    return found.results.rows[row].image, found.study.images(row)

@@ -46,7 +46,7 @@ def test_rows_are_what_detection_and_scores_give(cuhk, tiny_model):
         for name, (_, image, mask) in images.items():
             values = kpac.detect(image, range="unit", **settings).values
             report = score(values, mask, "blurred")
-            row = found.ledger.find((name, method, 0.0))
+            row = found.results.find((name, method, 0.0))
             for expected in report.rows:
                 for measure in ("f0.3", "f1", "accuracy"):
                     value = row.scores[f"{measure} by {expected.rule}"]
