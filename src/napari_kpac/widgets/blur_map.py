@@ -43,7 +43,7 @@ from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.histogram import HistogramPlot
-from napari_kpac.widgets.placement import METADATA, find_layer, full_resolution, placement
+from napari_kpac.widgets.layers import METADATA, find_layer, full_resolution, placement
 from napari_kpac.widgets.task import Latest, Task
 
 SOURCES = (
@@ -78,8 +78,7 @@ class BlurMapWidget(DockedWidget):
     """Measures blur once; thresholds, smoothing and masks follow at once."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
-        super().__init__()
-        self._viewer = napari_viewer
+        super().__init__(napari_viewer)
         self._measured: Any = None
         self._detection: Any = None
         self._mask: Any = None

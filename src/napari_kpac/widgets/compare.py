@@ -24,7 +24,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qthrottled
 
-from napari_kpac.widgets.placement import find_layer, full_resolution, moved, placement
+from napari_kpac.widgets.layers import find_layer, full_resolution, moved, placement
 from napari_kpac.widgets.task import Latest
 
 PEEK_KEY = "Shift-I"

@@ -39,7 +39,7 @@ from napari_kpac.widgets.choices import (
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
-from napari_kpac.widgets.placement import (
+from napari_kpac.widgets.layers import (
     METADATA,
     current_index,
     find_layer,
@@ -62,8 +62,7 @@ class DeblurWidget(DockedWidget):
     """Chooses image, model and device; runs; puts the result beside the image."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
-        super().__init__()
-        self._viewer = napari_viewer
+        super().__init__(napari_viewer)
         self._results: dict[tuple[Any, str], Any] = {}
         self._started = 0.0
         self._note = ""

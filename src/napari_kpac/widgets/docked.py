@@ -1,43 +1,64 @@
 """What every widget of the plugin has in common: it lets go when its window goes, it scrolls.
 
-Not for: controls.
+Not for: controls (form.py), running work (run_panel.py).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from napari.layers import Layer
+from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.task import when_destroyed
+from napari_kpac.widgets.task import Task, when_destroyed
 
-_leaving: set[DockedWidget] = set()
+_closing: set[DockedWidget] = set()
+
+
+class Releasable(Protocol):
+    """Something that follows the viewer, or works, until it is released."""
+
+    def release(self) -> None:
+        """Let go."""
+
+
+R = TypeVar("R", bound=Releasable)
 
 
 class DockedWidget(QWidget):
-    """A widget for napari's docks; subclasses say in :meth:`release` what to let go of."""
+    """A widget for napari's docks; :meth:`kept` parts are released with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, viewer: Viewer) -> None:
         super().__init__()
+        self._viewer = viewer
+        self._kept: list[Releasable] = []
         # Now, while the window is being built, and not when somebody presses a button.
         preferences.load()
 
+    def kept(self, part: R) -> R:
+        """Return this part; it is released when the widget is."""
+        self._kept.append(part)
+        return part
+
     def release(self) -> None:
         """Stop work and stop following the viewer."""
-        raise NotImplementedError
+        for task in self.findChildren(Task):
+            task.cancel(forget=True)
+        while self._kept:
+            self._kept.pop().release()
 
     def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
         """Let go of everything when the window goes away."""
-        if self not in _leaving:
+        if self not in _closing:
             self.release()
             # Held until Qt has destroyed it: the garbage collector would do so in whatever
             # thread it happens to run, and a widget must not end in another than the window's.
-            _leaving.add(self)
-            when_destroyed(self, partial(_leaving.discard, self))
+            _closing.add(self)
+            when_destroyed(self, partial(_closing.discard, self))
             self.deleteLater()
         super().closeEvent(event)
 
@@ -53,10 +74,9 @@ class DockedWidget(QWidget):
         page = QWidget()
         layout = QVBoxLayout(page)
         layout.setContentsMargins(6, 6, 6, 6)
-        area = _Scrolling(page)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(_Scrolling(page))
         return layout
 
 
@@ -84,7 +104,7 @@ class _Scrolling(QScrollArea):
 
 
 def first_hint(button: str, layer: Layer | None) -> str:
-    """Say what to do first, to somebody who has just opened a widget."""
+    """Return what to do first, for somebody who has just opened a widget."""
     if layer is not None:
         return f"Choose an image and press {button}."
     return (

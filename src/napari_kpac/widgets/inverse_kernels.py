@@ -22,7 +22,7 @@ from superqt.utils import qdebounced
 from napari_kpac.widgets.choices import image_box
 from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Form
-from napari_kpac.widgets.placement import (
+from napari_kpac.widgets.layers import (
     METADATA,
     current_index,
     find_layer,
@@ -41,8 +41,7 @@ class InverseKernelsWidget(DockedWidget):
     """Chooses a kernel and shows what its inverses do."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
-        super().__init__()
-        self._viewer = napari_viewer
+        super().__init__(napari_viewer)
         self._result_id: Any = None
         self._source: Image | None = None
         self._place: tuple[Any, ...] = ()
