@@ -219,18 +219,18 @@ class Soak:
 
     def _mixer_is_ready(self) -> bool:
         mixer = self.docks["mixer"]
-        return mixer._renderer is not None and mixer._desk.isEnabled()
+        return mixer._renderer is not None and mixer._controls.isEnabled()
 
     def _move_sliders(self) -> None:
         if not self._mixer_is_ready():
             return
-        desk = self.docks["mixer"]._desk
-        strip = self.random.choice(self.random.choice(desk.strips))
-        strip.slider.setSliderDown(True)
+        controls = self.docks["mixer"]._controls
+        strip = self.random.choice(self.random.choice(controls.strips))
+        strip.gain.slider.setSliderDown(True)
         for _ in range(self.random.randint(1, 6)):
-            strip.slider.setValue(self.random.randint(0, strip.slider.maximum()))
+            strip.gain.slider.setValue(self.random.randint(0, strip.gain.slider.maximum()))
             rest(self.random.random() * 0.05)
-        strip.slider.setSliderDown(False)
+        strip.gain.slider.setSliderDown(False)
         if self.random.random() < 0.3:
             self.random.choice((strip.mute, strip.solo)).click()
 

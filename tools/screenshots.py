@@ -56,9 +56,9 @@ def prepare_deblur(_: napari.Viewer, widget: DeblurWidget) -> None:
 def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
     """Open, solo a dilation and lower a gain."""
     widget.open()
-    wait(widget._desk.isEnabled)
-    widget._desk.strips[0][1].number.setValue(0.6)
-    widget._desk.strips[0][3].mute.click()
+    wait(widget._controls.isEnabled)
+    widget._controls.strips[0][1].gain.number.setValue(0.6)
+    widget._controls.strips[0][3].mute.click()
     wanted = widget.state.strength, widget.state.effective()
     wait(lambda: _shown(widget) == wanted, settle=3)
 
@@ -121,13 +121,14 @@ def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
 def move_strength(_: napari.Viewer, widget: MixerWidget) -> Iterator[None]:
     """Pull the strength down to 0 and up again, then one gain; a frame at every stop."""
     widget.open()
-    wait(widget._desk.isEnabled)
-    desk = widget._desk
+    wait(widget._controls.isEnabled)
+    strength = widget._controls.strength.slider
+    gain = widget._controls.strips[0][0].gain.number
     ways = (
-        (desk.strength.setValue, np.linspace(desk.strength.value(), 0, 10).astype(int)),
-        (desk.strength.setValue, np.linspace(0, desk.strength.value(), 10).astype(int)),
-        (desk.strips[0][0].number.setValue, np.linspace(1, 0, 6)),
-        (desk.strips[0][0].number.setValue, np.linspace(0, 1, 6)),
+        (strength.setValue, np.linspace(strength.value(), 0, 10).astype(int)),
+        (strength.setValue, np.linspace(0, strength.value(), 10).astype(int)),
+        (gain.setValue, np.linspace(1, 0, 6)),
+        (gain.setValue, np.linspace(0, 1, 6)),
     )
     for move, stops in ways:
         for stop in stops.tolist():

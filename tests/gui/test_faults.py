@@ -67,14 +67,14 @@ def test_mixing_with_too_little_memory(viewer, docked, tiny_model, image, qtbot,
         fail_above(128, patched)
         mixer._open.click()
         qtbot.waitUntil(lambda: "memory ran short" in mixer._message.text(), timeout=WAIT)
-        assert mixer._desk.isEnabled()
+        assert mixer._controls.isEnabled()
     # A render that fails for good is told of, and the next one works.
     with monkeypatch.context() as patched:
         fail_above(-1, patched, "decode")
-        mixer._desk.strips[0][0].number.setValue(0.5)
+        mixer._controls.strips[0][0].gain.number.setValue(0.5)
         qtbot.waitUntil(lambda: "out of memory" in mixer._message.text(), timeout=WAIT)
     assert mixer._renderer.is_alive
-    mixer._desk.strips[0][0].number.setValue(0.25)
+    mixer._controls.strips[0][0].gain.number.setValue(0.25)
     rows = np.ones((2, 5))
     rows[0, 0] = 0.25
     wanted = kpac.deblur(image, "tiny", modulation=kpac.Modulation(gains=rows)).image.astype(int)
@@ -105,8 +105,9 @@ def test_saving_where_nothing_can_be_saved(viewer, docked, tiny_model, image, qt
     qtbot.waitUntil(lambda: "cannot write" in blur._message.text(), timeout=WAIT)
     mixer = docked(MixerWidget)
     mixer._open.click()
-    qtbot.waitUntil(mixer._desk.isEnabled, timeout=WAIT)
-    mixer._try(lambda: mixer.save_recipe(tmp_path / "file" / "recipe.json"))
+    qtbot.waitUntil(mixer._controls.isEnabled, timeout=WAIT)
+    with mixer._message.showing_errors():
+        mixer.save_recipe(tmp_path / "file" / "recipe.json")
     assert "cannot write" in mixer._message.text()
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -53,11 +53,11 @@ def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, i
             ),
             timeout=WAIT,
         )
-        qtbot.waitUntil(mixer._desk.isEnabled, timeout=WAIT)
+        qtbot.waitUntil(mixer._controls.isEnabled, timeout=WAIT)
     # The sliders of each move its own image.
     wanted = []
     for number, (_, mixer, _) in enumerate(docks):
-        mixer._desk.strips[number][0].number.setValue(0.25)
+        mixer._controls.strips[number][0].gain.number.setValue(0.25)
         rows = np.ones((2, 5))
         rows[number, 0] = 0.25
         steered = kpac.Modulation(gains=rows)

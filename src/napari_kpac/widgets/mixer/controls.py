@@ -1,34 +1,38 @@
-"""The mixer's desk: strips in tabs, strength, presets, what to paint with, buttons.
+"""The mixer's controls: strips in tabs, strength, presets, what to paint with, buttons.
 
-It shows settings and says in signals what a person did. Not for: deciding what that means
-(widget.py).
+They show settings and say in signals which settings a person wants instead. Not for:
+remembering or rendering them (widget.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from qtpy.QtCore import QPoint, Qt, Signal  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QDoubleSpinBox,
     QGridLayout,
     QHBoxLayout,
     QLabel,
     QPushButton,
-    QSlider,
     QSpinBox,
     QTabWidget,
     QVBoxLayout,
     QWidget,
 )
-from superqt.utils import signals_blocked
 
 from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.mixer.beta import BetaPlot
-from napari_kpac.widgets.mixer.state import MOST_STRENGTH, WHOLE, MixerState, presets
-from napari_kpac.widgets.mixer.strip import TICKS, Strip
+from napari_kpac.widgets.mixer.state import (
+    MAX_STRENGTH,
+    WHOLE_IMAGE,
+    History,
+    MixerState,
+    presets,
+)
+from napari_kpac.widgets.mixer.strip import BetaPlot, NumberSlider, Strip
 from napari_kpac.widgets.task import later
 
 BUTTONS = {
@@ -39,70 +43,62 @@ BUTTONS = {
     "Load": "Load settings from a recipe file.",
 }
 
-AFTER = 30
-"""Milliseconds after the image that its thumbnails are drawn: one long pause becomes two."""
+THUMBNAIL_DELAY_MS = 30
+"""From the image to its thumbnails: one long pause becomes two."""
 
 
-class Desk(QWidget):
+class MixerControls(QWidget):
     """All controls of the mixer; blocks and dilations are counted from 0."""
 
-    gain_moved = Signal(int, int, float)
-    """Block, dilation, gain; still moving perhaps."""
-    flag_toggled = Signal(str, int, int, bool)
-    """``muted`` or ``soloed``, block, dilation, on."""
-    strength_moved = Signal(float)
+    moved = Signal(object)
+    """The settings of a move; still moving perhaps."""
     settled = Signal()
     """The move before this is complete."""
-    preset_chosen = Signal(object)
-    """A row of gains."""
+    chosen = Signal(object)
+    """The settings after a click."""
     map_clicked = Signal(int, int)
     map_menu_wanted = Signal(int, int, QPoint)
-    labels_wanted = Signal()
-    button_clicked = Signal(str)
 
     def __init__(self, labels: LayerBox, *, live: bool) -> None:
         super().__init__()
         self.strips: list[list[Strip]] = []
         self.betas: list[BetaPlot] = []
-        self._rows: dict[str, tuple[float, ...]] = {}
+        self._state = MixerState.neutral(0, 0)
+        self._presets: dict[str, tuple[float, ...]] = {}
         self._attention: Any = None
-        self._drawing = later(self, AFTER, self._draw_attention)
+        self._drawing = later(self, THUMBNAIL_DELAY_MS, self._draw_attention)
         self.tabs = QTabWidget()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.tabs, 1)
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
         self._build_master(grid, live)
         self._build_paint(grid, labels)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.tabs, 1)
         layout.addLayout(grid)
         layout.addLayout(self._build_buttons())
 
     def _build_master(self, grid: QGridLayout, live: bool) -> None:
-        self.strength = QSlider(Qt.Orientation.Horizontal)
-        self.strength.setRange(0, round(MOST_STRENGTH * TICKS))
-        self.strength.setToolTip("0 shows the input, 1 the network's result, more exaggerates.")
-        self.strength_number = QDoubleSpinBox()
-        self.strength_number.setRange(0, MOST_STRENGTH)
-        self.strength_number.setSingleStep(0.05)
-        self.strength_number.setKeyboardTracking(False)
-        self.strength_number.setStyleSheet("min-width: 48px; max-width: 70px;")
-        self.strength.valueChanged.connect(self._slide_strength)
-        self.strength.sliderReleased.connect(self.settled)
-        self.strength_number.valueChanged.connect(self._type_strength)
+        self.strength = NumberSlider(self, Qt.Orientation.Horizontal, MAX_STRENGTH)
+        self.strength.slider.setToolTip(
+            "0 shows the input, 1 the network's result, more exaggerates."
+        )
+        self.strength.number.setStyleSheet("min-width: 48px; max-width: 70px;")
+        self.strength.moved.connect(
+            lambda value: self.moved.emit(replace(self._state, strength=value))
+        )
+        self.strength.settled.connect(self.settled)
         self.preset = QComboBox()
         self.preset.setToolTip("Set all gains of the block on display (or of all) at once.")
-        self.preset.activated.connect(
-            lambda place: self.preset_chosen.emit(self._rows[self.preset.itemText(place)])
-        )
+        self.preset.activated.connect(self._choose_preset)
         self.link = QCheckBox("link blocks")
         self.link.setToolTip("Moves apply to all blocks at once.")
         self.live = QCheckBox("live")
         self.live.setToolTip("Render while a slider is moving, not only when it is let go.")
         self.live.setChecked(live)
         grid.addWidget(QLabel("strength"), 0, 0)
-        grid.addWidget(self.strength, 0, 1)
-        grid.addWidget(self.strength_number, 0, 2)
+        grid.addWidget(self.strength.slider, 0, 1)
+        grid.addWidget(self.strength.number, 0, 2)
         grid.addWidget(QLabel("preset"), 1, 0)
         grid.addWidget(self.preset, 1, 1, 1, 2)
         checks = QHBoxLayout()
@@ -114,12 +110,12 @@ class Desk(QWidget):
     def _build_paint(self, grid: QGridLayout, labels: LayerBox) -> None:
         self.new_labels = QPushButton("New")
         self.new_labels.setToolTip("Add a labels layer of the image's size to paint in.")
-        self.new_labels.clicked.connect(lambda: self.labels_wanted.emit())
         self.label = QSpinBox()
-        self.label.setRange(WHOLE, 65535)
+        self.label.setRange(WHOLE_IMAGE, 65535)
         self.label.setSpecialValueText("the whole image")
         self.label.setPrefix("label ")
         self.label.setToolTip("What the strips act on: the whole image, or one painted label.")
+        self.label.valueChanged.connect(self._show_gains)
         grid.addWidget(QLabel("paint with"), 3, 0)
         grid.addWidget(labels.native, 3, 1)
         grid.addWidget(self.new_labels, 3, 2)
@@ -128,14 +124,11 @@ class Desk(QWidget):
 
     def _build_buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()
-        self.buttons = {}
-        for text, tooltip in BUTTONS.items():
-            button = QPushButton(text)
+        self.buttons = {text: QPushButton(text) for text in BUTTONS}
+        for text, button in self.buttons.items():
             button.setStyleSheet("min-width: 0px; padding: 3px 6px;")
-            button.setToolTip(tooltip)
-            button.clicked.connect(lambda _=False, text=text: self.button_clicked.emit(text))
+            button.setToolTip(BUTTONS[text])
             row.addWidget(button)
-            self.buttons[text] = button
         row.addStretch(1)
         return row
 
@@ -159,22 +152,21 @@ class Desk(QWidget):
             self.tabs.addTab(page, f"block {block + 1}")
             self.strips.append(strips)
             self.betas.append(beta)
-        self._rows = presets(dilations)
+        self._presets = presets(dilations)
         self.preset.clear()
-        self.preset.addItems(list(self._rows))
+        self.preset.addItems(list(self._presets))
 
     def _make_strip(self, block: int, index: int, dilation: int) -> Strip:
         strip = Strip(index, dilation)
-        strip.gain_moved.connect(lambda value: self.gain_moved.emit(block, index, value))
-        strip.gain_settled.connect(lambda _: self.settled.emit())
-        strip.mute_toggled.connect(lambda on: self.flag_toggled.emit("muted", block, index, on))
-        strip.solo_toggled.connect(lambda on: self.flag_toggled.emit("soloed", block, index, on))
-        strip.map_clicked.connect(lambda: self.map_clicked.emit(block, index))
-        strip.thumbnail.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        strip.thumbnail.customContextMenuRequested.connect(
-            lambda place: self.map_menu_wanted.emit(
-                block, index, strip.thumbnail.mapToGlobal(place)
-            )
+        strip.gain.moved.connect(partial(self._move_gain, block, index))
+        strip.gain.settled.connect(self.settled)
+        strip.mute.toggled.connect(partial(self._toggle_flag, "muted", block, index))
+        strip.solo.toggled.connect(partial(self._toggle_flag, "soloed", block, index))
+        thumbnail = strip.thumbnail
+        thumbnail.clicked.connect(lambda: self.map_clicked.emit(block, index))
+        thumbnail.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        thumbnail.customContextMenuRequested.connect(
+            lambda place: self.map_menu_wanted.emit(block, index, thumbnail.mapToGlobal(place))
         )
         return strip
 
@@ -183,23 +175,21 @@ class Desk(QWidget):
         """Number of blocks and of dilations."""
         return len(self.strips), len(self.strips[0]) if self.strips else 0
 
-    def scope(self, block: int) -> int | None:
-        """Return the block that a move applies to, None for all."""
-        return None if self.link.isChecked() else block
+    def show_state(self, history: History) -> None:
+        """Show the present settings without saying that anything moved."""
+        self._state = history.state
+        self._show_gains()
+        self.strength.show_value(self._state.strength)
+        self.buttons["Undo"].setEnabled(history.can_undo)
+        self.buttons["Redo"].setEnabled(history.can_redo)
 
-    def show_state(self, state: MixerState, *, can_undo: bool, can_redo: bool) -> None:
-        """Show settings without saying that anything moved."""
-        rows = state.gains_of(self.label.value())
+    def _show_gains(self) -> None:
+        state = self._state
+        gains = state.gains_of(self.label.value())
         for block, strips in enumerate(self.strips):
             for index, strip in enumerate(strips):
-                strip.show_gain(rows[block][index])
-                strip.show_flags(state.muted[block][index], state.soloed[block][index])
-        with signals_blocked(self.strength):
-            self.strength.setValue(round(state.strength * TICKS))
-        with signals_blocked(self.strength_number):
-            self.strength_number.setValue(state.strength)
-        self.buttons["Undo"].setEnabled(can_undo)
-        self.buttons["Redo"].setEnabled(can_redo)
+                muted, soloed = state.muted[block][index], state.soloed[block][index]
+                strip.show_values(gains[block][index], muted, soloed)
 
     def show_attention(self, result: Any) -> None:
         """Show alpha and beta of a result, soon: the image itself goes first."""
@@ -213,11 +203,20 @@ class Desk(QWidget):
                 strip.thumbnail.show_map(result.alpha[block, index])
             self.betas[block].show_values(result.beta[block])
 
-    def _slide_strength(self, position: int) -> None:
-        self.strength_moved.emit(position / TICKS)
-        if not self.strength.isSliderDown():
-            self.settled.emit()
+    # -- moves of a person ------------------------------------------------------------------
 
-    def _type_strength(self, value: float) -> None:
-        self.strength_moved.emit(value)
-        self.settled.emit()
+    def _scope(self, block: int) -> int | None:
+        """Return the block that a move applies to, None for all."""
+        return None if self.link.isChecked() else block
+
+    def _move_gain(self, block: int, index: int, value: float) -> None:
+        scope = self._scope(block)
+        self.moved.emit(self._state.with_gain(self.label.value(), scope, index, value))
+
+    def _toggle_flag(self, name: str, block: int, index: int, on: bool) -> None:
+        self.chosen.emit(self._state.with_flag(name, self._scope(block), index, on))
+
+    def _choose_preset(self) -> None:
+        row = self._presets[self.preset.currentText()]
+        scope = self._scope(self.tabs.currentIndex())
+        self.chosen.emit(self._state.with_row(self.label.value(), scope, row))

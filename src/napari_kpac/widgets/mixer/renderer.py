@@ -54,15 +54,15 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
     return Session(array[index], fields.pop("model"), fields.pop("device"), **fields)
 
 
-LONGEST = 30.0
-"""Seconds that the end of the program waits for a thread."""
+MAX_WAIT_S = 30.0
+"""How long the end of the program waits for a thread."""
 
 
 class LiveRenderer(QObject):
     """One Session in one thread."""
 
-    opened = Signal(object)
-    """The session is ready: its first result."""
+    opened = Signal(object, object)
+    """The session is ready: its first result, and the dilations of its network."""
     rendered = Signal(object, int)
     """A result (whole, or of a region; perhaps a draft), and the number of the request."""
     failed = Signal(str)
@@ -103,14 +103,12 @@ class LiveRenderer(QObject):
                 self._wish = replace(self._latest, draft=False, exact=True)
             self._changed.notify()
 
-    def close(self, wait: float = 0.0) -> None:
-        """Stop and let go of the Session; with ``wait``, up to so many seconds for the thread."""
+    def close(self) -> None:
+        """Stop, let go of the Session, and tell nobody any more."""
         self.stop()
         for signal in (self.opened, self.rendered, self.failed, self.noted):
             with suppress(TypeError, RuntimeError):  # nothing is connected any more
                 signal.disconnect()
-        if wait:
-            self.join(wait)
 
     def stop(self) -> None:
         """Ask the thread to end, also when Qt's part of this object is gone."""
@@ -121,15 +119,9 @@ class LiveRenderer(QObject):
                 self._session.cancel()
             self._changed.notify()
 
-    def join(self, wait: float) -> None:
+    def join(self, seconds: float) -> None:
         """Wait for the thread's end, so many seconds at most."""
-        self._thread.join(wait)
-
-    @property
-    def dilations(self) -> tuple[int, ...]:
-        """Dilations of the network's branches; empty while it is being loaded."""
-        session = self._session
-        return () if session is None else tuple(session.config.dilations)
+        self._thread.join(seconds)
 
     @property
     def is_alive(self) -> bool:
@@ -142,9 +134,13 @@ class LiveRenderer(QObject):
             self._session = self._make()
             del self._make  # it holds on to the image
             if not self._closing:
-                self.opened.emit(self._session.render())
+                first = self._session.render()
+                self.opened.emit(first, tuple(self._session.config.dilations))
                 self._say_note()
-            self._warm_up()
+            if self._wish is None and not self._closing:
+                # Make the first draft before anybody waits for it.
+                with suppress(KpacError):  # whoever moves a slider will hear of it
+                    self._session.render(draft=True)
             while (request := self._next()) is not None:
                 self._serve(request)
         except Exception as error:
@@ -155,14 +151,8 @@ class LiveRenderer(QObject):
             if session is not None:
                 session.close()
 
-    def _warm_up(self) -> None:
-        """Make the first draft before anybody waits for it."""
-        if self._wish is None and not self._closing:
-            with suppress(KpacError):  # whoever moves a slider will hear of it
-                self._session.render(draft=True)
-
     def _say_note(self) -> None:
-        """Tell once what the session has to say."""
+        """Pass the session's note on, once."""
         note = self._session.note
         if note != self._said and not self._closing:
             self._said = note
@@ -212,4 +202,4 @@ def _end_threads() -> None:
     for renderer in list(_running):
         renderer.stop()
     for renderer in list(_running):
-        renderer.join(LONGEST)
+        renderer.join(MAX_WAIT_S)
