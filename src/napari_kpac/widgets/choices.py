@@ -1,4 +1,4 @@
-"""What the combo boxes offer: layers, models, devices, range rules.
+"""What the combo boxes offer: layers, models, devices.
 
 Not for: what is done with the choice.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import ComboBox
-from napari.layers import Image, Labels, Layer, Shapes
+from napari.layers import Image, Labels, Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
@@ -20,14 +20,6 @@ from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
-
-RANGES = (
-    ("automatic", "auto"),
-    ("contrast limits of the layer", "contrast"),
-    ("full range of the data type", "dtype"),
-    ("0 to 1", "unit"),
-    ("percentiles of the stack", "percentile"),
-)
 
 
 class LayerBox(ComboBox):
@@ -84,14 +76,6 @@ def labels_box(viewer: Viewer) -> LayerBox:
     return LayerBox(
         viewer, Labels, label="paint with", optional="(no labels)",
         tooltip="A labels layer: each label can have its own gains.",
-    )  # fmt: skip
-
-
-def shapes_box(viewer: Viewer) -> LayerBox:
-    """Return a box for a shapes layer whose rectangle is used."""
-    return LayerBox(
-        viewer, Shapes, label="rectangle in", optional="(none)",
-        tooltip="A shapes layer: its selected (or last) rectangle is used.",
     )  # fmt: skip
 
 

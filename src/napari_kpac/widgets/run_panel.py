@@ -3,18 +3,17 @@
 Every dock has one :class:`RunPanel` (or a bare :class:`Message`)::
 
     self._panel = RunPanel("Deblur", "Deblur the image; again to cancel.")
-    self._panel.wanted.connect(self.run)                  # the button, while nothing runs
-    self._panel.task.succeeded.connect(self._show_result) # signals of the work: see task.Task
+    self._panel.wanted.connect(self.run)            # the button, while nothing runs
 
     def run(self) -> None:
-        with self._panel.message.showing_errors():        # a KpacError becomes the message
+        with self._panel.message.showing_errors():  # a KpacError becomes the message
             options = ...
-            self._panel.start(lambda: steps(options), "Loading the model ...")
+            self._panel.start(lambda: steps(options), "Loading ...", self._show_result)
 
 While work runs the button says Cancel; progress goes to the bar, and as a text with the time left
 to the message (``describe`` makes another text); errors go to the message and to napari's
-notifications. ``RunPanel("")`` has no button, for docks with buttons of their own; these call
-``start``, ``cancel`` and ``task.toggle_pause``.
+notifications; for more there are the signals of ``task``. ``RunPanel("")`` has no button, for docks
+with buttons of their own; these call ``start``, ``cancel`` and ``task.toggle_pause``.
 
 Not for: the thread (task.py), results (layers.py).
 """
@@ -90,6 +89,7 @@ class RunPanel(QWidget):
         self._describe = describe or self._describe_step
         self._cancelled = cancelled
         self._started = 0.0
+        self._then: Callable[[Any], None] | None = None
         self.note = ""
         """The last note of the work, for example that memory ran short."""
         self.task = Task(self)
@@ -105,6 +105,7 @@ class RunPanel(QWidget):
             layout.addWidget(part)
         self.button.clicked.connect(self._toggle)
         self.task.progressed.connect(self._show_progress)
+        self.task.succeeded.connect(self._hand_over)
         self.task.failed.connect(self.message.show_error)
         self.task.cancelled.connect(self._show_cancelled)
         self.task.ended.connect(self._show_idle)
@@ -115,9 +116,17 @@ class RunPanel(QWidget):
         """Seconds since the work was started."""
         return time.monotonic() - self._started
 
-    def start(self, make: Callable[[], Steps[Any]], text: str) -> None:
-        """Run the steps that ``make`` returns; ``text`` is shown until the first of them."""
-        self._started, self.note = time.monotonic(), ""
+    def start(
+        self,
+        make: Callable[[], Steps[Any]],
+        text: str,
+        then: Callable[[Any], None] | None = None,
+    ) -> None:
+        """Run the steps that ``make`` returns, in a thread.
+
+        ``text`` is shown until the first step; ``then`` gets the result, in the window's thread.
+        """
+        self._started, self.note, self._then = time.monotonic(), "", then
         self.button.setText("Cancel")
         self.bar.setRange(0, 0)
         self.message.setText(text)
@@ -140,6 +149,10 @@ class RunPanel(QWidget):
         self.note = progress.note or self.note
         self.message.setText(self._describe(progress))
 
+    def _hand_over(self, result: Any) -> None:
+        if self._then is not None:
+            self._then(result)
+
     def _describe_step(self, progress: Progress) -> str:
         done, total = progress.done, progress.total
         left = self.seconds / done * (total - done) if done else 0
@@ -150,6 +163,7 @@ class RunPanel(QWidget):
         self.message.setText(self._cancelled)
 
     def _show_idle(self) -> None:
+        self._then = None  # it may hold on to a layer
         self.button.setText(self._text)
         self.bar.setRange(0, 1)
         self.bar.setValue(0)

@@ -212,38 +212,42 @@ def _stop(works: list[_Work]) -> None:
 class Latest(QObject):
     """Calls functions in a thread, one at a time; of those that wait only the newest."""
 
-    answered = Signal(object)
-    """What a function returned."""
     failed = Signal(str)
     """A message for a person."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._waiting: Callable[[], Any] | None = None
+        self._then: Callable[[Any], None] | None = None
+        self._waiting: tuple[Callable[[], Any], Callable[[Any], None]] | None = None
         self._task = Task(self)
-        self._task.succeeded.connect(self.answered)
+        self._task.succeeded.connect(self._hand_over)
         self._task.failed.connect(self.failed)
         self._task.ended.connect(self._go_on)
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer is on its way."""
+        """Whether a function is being called."""
         return self._task.is_running
 
-    def ask(self, function: Callable[[], Any]) -> None:
-        """Call this in the thread, after what is being worked on."""
-        self._waiting = function
+    def ask(self, function: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Call a function in the thread, and ``then`` with its answer in the window's."""
+        self._waiting = function, then
         if not self._task.is_running:
             self._go_on()
 
     def forget(self) -> None:
         """Want no answer any more."""
-        self._waiting = None
+        self._waiting = self._then = None
         self._task.cancel(forget=True)
 
+    def _hand_over(self, answer: Any) -> None:
+        if self._then is not None:
+            self._then(answer)
+
     def _go_on(self) -> None:
-        function, self._waiting = self._waiting, None
-        if function is not None:
+        waiting, self._waiting, self._then = self._waiting, None, None
+        if waiting is not None:
+            function, self._then = waiting
             self._task.start(single(function))
 
 
