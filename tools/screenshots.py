@@ -107,13 +107,13 @@ def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
     options = SynthesisOptions(val=1, test=0, largest=8)
     finish(synthesise([folder / "photos"], folder / "pairs", options))
     controls = widget._controls
-    wait(lambda: {"kpac-3level", "kpac-2level"} <= set(controls.models.values))
+    wait(lambda: {"kpac-3level", "kpac-2level"} <= {value for _, value in controls.models.entries})
     controls.models.chosen = ("kpac-2level", "kpac-3level")
     controls.kind.value = "dpdd"
     controls.root.value = folder / "pairs"
     controls.methods.chosen = ("unsharp",)
     widget.run()
-    wait(lambda: not widget._task.is_running)
+    wait(lambda: not widget._panel.task.is_running)
     # The image is for everybody: no folder of this machine in it.
     controls.root.line_edit.value = "pairs"
 
