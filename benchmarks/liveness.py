@@ -100,7 +100,7 @@ def measure_run(viewer: napari.Viewer, pulse: Pulse) -> tuple[float, dict[str, f
         if len(viewer.layers) == 1:
             working = pulse.worst
             return False
-        return not deblur._task.is_running
+        return not deblur._panel.task.is_running
 
     deblur.run()
     full = wait(arrived)

@@ -49,7 +49,7 @@ def wait(until: Callable[[], object], settle: float = 0.6, patience: float = PAT
 def prepare_deblur(_: napari.Viewer, widget: DeblurWidget) -> None:
     """Deblur and show the split."""
     widget.run()
-    wait(lambda: not widget._task.is_running)
+    wait(lambda: not widget._panel.task.is_running)
     widget._comparison._check.setChecked(True)
 
 
@@ -68,7 +68,7 @@ def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
     widget._kind.value = "variance"
     widget._smoothing.value = 4
     widget.measure()
-    wait(lambda: not widget._task.is_running and not widget._choosing.is_busy)
+    wait(lambda: not widget._panel.task.is_running and not widget._choosing.is_busy)
 
 
 def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None:

@@ -51,8 +51,8 @@ def drag(viewer, start, end, steps=4):
 
 
 def run(widget, qtbot):
-    qtbot.mouseClick(widget._button, LEFT)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.mouseClick(widget._panel.button, LEFT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
 
 
 def open_mixer(docked, qtbot):
@@ -222,7 +222,7 @@ def test_closing_everything_while_everything_runs(viewer, docked, tiny_model, im
     viewer.add_image(np.stack([image] * 6), name="stack", rgb=True)
     deblur, mixer = docked(DeblurWidget), docked(MixerWidget)
     qtbot.mouseClick(mixer._open, LEFT)
-    qtbot.mouseClick(deblur._button, LEFT)
+    qtbot.mouseClick(deblur._panel.button, LEFT)
     QTest.qWait(50)
     viewer.close()
     qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)

@@ -42,14 +42,14 @@ def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, i
         viewer.add_image(pixels, name="cup")
         docks.append([dock(viewer, kind, qtbot) for kind in KINDS])
     for deblur, mixer, blur in docks:  # everything at once
-        deblur._button.click()
+        deblur._panel.button.click()
         mixer._open.click()
         blur._kind.value = "variance"
-        blur._button.click()
+        blur._panel.button.click()
     for deblur, mixer, blur in docks:
         qtbot.waitUntil(
             lambda deblur=deblur, blur=blur: (
-                not deblur._task.is_running and not blur._task.is_running
+                not deblur._panel.task.is_running and not blur._panel.task.is_running
             ),
             timeout=WAIT,
         )
@@ -70,11 +70,11 @@ def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, i
         qtbot.waitUntil(lambda viewer=viewer: len(viewer.layers) == 5, timeout=WAIT)
         assert result_of(viewer, "cup (blur)").data.shape == image.shape[:2]
     # What one window does ends with it; the other goes on.
-    docks[0][0]._button.click()
+    docks[0][0]._panel.button.click()
     viewers[0].close()
     before = result_of(viewers[1], "cup (deblurred)")
     before.data = np.zeros_like(before.data)
-    docks[1][0]._button.click()
+    docks[1][0]._panel.button.click()
     qtbot.waitUntil(lambda: before.data.any(), timeout=WAIT)
     assert np.array_equal(before.data, kpac.deblur(images[1], "tiny").image)
     assert "Done" in docks[1][0]._message.text()
