@@ -68,7 +68,7 @@ def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
     widget._kind.value = "variance"
     widget._smoothing.value = 4
     widget.measure()
-    wait(lambda: not widget._panel.task.is_running and not widget._choosing.is_busy)
+    wait(lambda: not widget._panel.task.is_running and not widget._choosing.is_running)
 
 
 def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None:
@@ -88,13 +88,13 @@ def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
     settings = widget._settings
     settings.preset.value = "smoke"
     settings.source.root.value, settings.run.value = folder / "photos", folder / "run"
-    settings.main["steps"].value = 100
-    settings.control("validate").value = 10
+    settings.fields["steps"].value = 100
+    settings.fields["validate"].value = 10
     wait(lambda: "kpac-3level" in settings.start.choices)
     widget.start()
     wait(lambda: widget._last is not None and widget._last.done >= 90, patience=900)
     widget._pause.click()
-    wait(lambda: widget._task.is_paused)
+    wait(lambda: widget._panel.task.is_paused)
     viewer.reset_view()
 
 

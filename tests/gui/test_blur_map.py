@@ -39,7 +39,7 @@ def measure(widget, qtbot, kind="variance"):
 def settle(widget, qtbot):
     """Wait until all that was asked for is on show."""
     asked = (widget._choosing, widget._scoring, widget._extras)
-    qtbot.waitUntil(lambda: not any(each.is_busy for each in asked), timeout=WAIT)
+    qtbot.waitUntil(lambda: not any(each.is_running for each in asked), timeout=WAIT)
 
 
 def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):

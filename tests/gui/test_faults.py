@@ -149,7 +149,7 @@ def test_the_sliders_work_on_what_was_measured(viewer, docked, tiny_model, image
     blur._smoothing.value = 3
     blur._decide()
     qtbot.waitUntil(
-        lambda: not blur._panel.task.is_running and not blur._choosing.is_busy, timeout=WAIT
+        lambda: not blur._panel.task.is_running and not blur._choosing.is_running, timeout=WAIT
     )
     assert result_of(viewer, "flat (blur)").ndim == 2
     assert result_of(viewer, "stack (blur)").data.shape == (3, 96, 128)

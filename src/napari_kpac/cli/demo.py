@@ -48,9 +48,9 @@ def _demo(given: argparse.Namespace) -> None:
     from napari_kpac.images import write_image, write_map
 
     if not given.headless and has_display():
-        from napari_kpac.widgets.demo import show
+        from napari_kpac.widgets.samples import show_demo
 
-        show(image, result.image, alpha, blur)
+        show_demo(image, result.image, alpha, blur)
         return
     written = [
         write_image(given.output / "input.png", image),

@@ -40,7 +40,7 @@ from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.layers import ResultLayers, find_layer, full_resolution, placement
-from napari_kpac.widgets.run_panel import NO_IMAGE, Message, RunPanel
+from napari_kpac.widgets.run_panel import Message, RunPanel
 from napari_kpac.widgets.task import Latest
 
 SOURCES = (
@@ -165,11 +165,8 @@ class BlurMapWidget(DockedWidget):
 
     def measure(self) -> None:
         """Measure the blur of the chosen image, in a thread."""
-        layer = self._image.layer
-        if layer is None:
-            self._message.show_error(NO_IMAGE)
-            return
         with self._message.showing_errors():
+            layer = self._image.chosen()
             make = partial(measure, full_resolution(layer), self._options(layer))
             self._panel.start(make, "Measuring ...", partial(self._show_measured, layer))
 
@@ -268,7 +265,7 @@ class BlurMapWidget(DockedWidget):
         truth, choice, source = self._truth.layer, self._choice, self._source
         own = None if source is None else self._results.find(("mask", source.unique_id))
         if choice is None or truth is None or truth is own:
-            self._scoring.forget()
+            self._scoring.cancel(forget=True)
             self._scores.setText("Choose a labels layer to score the mask against it.")
             return
         score = partial(describe_scores, choice.detection, truth.data, self._polarity.value)

@@ -15,11 +15,15 @@ from napari.layers import Image, Labels, Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
+from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.signals import catalogue
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
+
+
+NO_IMAGE = "there is no image layer: open an image first (File > Open)"
 
 
 class LayerBox(ComboBox):
@@ -43,6 +47,12 @@ class LayerBox(ComboBox):
     def layer(self) -> Any:
         """The chosen layer, None where there is none."""
         return self.value if isinstance(self.value, Layer) else None
+
+    def chosen(self) -> Any:
+        """Return the chosen layer; raises NotReadyError where there is none."""
+        if self.layer is None:
+            raise NotReadyError(NO_IMAGE)
+        return self.layer
 
     def release(self) -> None:
         """Stop following the viewer."""
@@ -147,14 +157,13 @@ class ChoiceFiller(QObject):
         self._models = models
         self._devices = devices
         self._task = Task(self)
-        self._task.succeeded.connect(self._fill)
         self._outdated.connect(self.refresh)
         catalogue.changed.connect(self._hear)
         self.refresh()
 
     def refresh(self) -> None:
         """Look again."""
-        self._task.start(single(find_choices))
+        self._task.start(single(find_choices), self._fill)
 
     def release(self) -> None:
         """Stop looking."""

@@ -80,7 +80,7 @@ class Comparison:
 
     def release(self) -> None:
         """Leave the viewer as it was found."""
-        self._differences.forget()
+        self._differences.cancel(forget=True)
         self._check.setChecked(False)
         self._viewer.layers.events.removed.disconnect(self._follow_removal)
         if self._drag in self._viewer.mouse_drag_callbacks:

@@ -32,7 +32,7 @@ from napari_kpac.widgets.layers import (
     moved,
     placement,
 )
-from napari_kpac.widgets.run_panel import NO_IMAGE, RunPanel
+from napari_kpac.widgets.run_panel import RunPanel
 
 METHODS = (("KPAC network", "kpac"), ("classical (EBDB), no network", "ebdb"))
 RANGES = (
@@ -117,11 +117,8 @@ class DeblurWidget(DockedWidget):
 
     def run(self) -> None:
         """Start deblurring what is chosen."""
-        layer = self._image.layer
-        if layer is None:
-            self._message.show_error(NO_IMAGE)
-            return
         with self._message.showing_errors():
+            layer = self._image.chosen()
             target, options = self._make_target(layer), self._options(layer)
             # The thread gets no more of the target than this: it must not hold on to a layer.
             make = partial(_steps, target.data, target.views, target.region, options)

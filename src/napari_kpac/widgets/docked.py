@@ -6,7 +6,7 @@ Not for: controls (form.py), running work (run_panel.py).
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from napari.layers import Layer
 from napari.viewer import Viewer
@@ -16,17 +16,8 @@ from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.task import Task, when_destroyed
 
+Part = TypeVar("Part")
 _closing: set[DockedWidget] = set()
-
-
-class Releasable(Protocol):
-    """Something that follows the viewer, or works, until it is released."""
-
-    def release(self) -> None:
-        """Let go."""
-
-
-R = TypeVar("R", bound=Releasable)
 
 
 class DockedWidget(QWidget):
@@ -35,12 +26,12 @@ class DockedWidget(QWidget):
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
         self._viewer = viewer
-        self._kept: list[Releasable] = []
+        self._kept: list[Any] = []
         # Now, while the window is being built, and not when somebody presses a button.
         preferences.load()
 
-    def kept(self, part: R) -> R:
-        """Return this part; it is released when the widget is."""
+    def kept(self, part: Part) -> Part:
+        """Return this part; its ``release`` is called when the widget goes."""
         self._kept.append(part)
         return part
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from magicgui.widgets import ComboBox, FloatSpinBox, SpinBox
 from napari.layers import Image
-from napari.utils.colormaps import ensure_colormap
 from napari.viewer import Viewer
 from qtpy.QtCore import QSize, Qt
 from qtpy.QtGui import QImage, QPixmap
@@ -30,7 +29,7 @@ from napari_kpac.widgets.layers import (
     full_resolution,
     moved,
 )
-from napari_kpac.widgets.run_panel import NO_IMAGE, Message
+from napari_kpac.widgets.run_panel import Message
 from napari_kpac.widgets.task import Latest
 
 APERTURES = (("disc", "disc"), ("gaussian", "gaussian"), ("hexagon", "polygon"))
@@ -90,11 +89,10 @@ class InverseKernelsWidget(DockedWidget):
         layout.addStretch(1)
 
     def _deblur(self) -> None:
-        if self._image.layer is None:
-            self._message.show_error(NO_IMAGE)
-            return
-        self._with_image = True
-        self._compute()
+        with self._message.showing_errors():
+            self._image.chosen()  # raises where there is none
+            self._with_image = True
+            self._compute()
 
     @qdebounced(timeout=150)
     def _recompute(self) -> None:
@@ -171,12 +169,8 @@ class _Panel(QWidget):
         start = (values.shape[0] - size) // 2
         middle = values[start : start + size, start : start + size]
         strong = np.sign(middle) * np.sqrt(np.abs(middle) / max(np.abs(middle).max(), 1e-12))
-        colours = ensure_colormap("gray").map((strong.ravel() + 1) / 2)
-        pixels = np.rint(colours[:, :3] * 255).astype(np.uint8).reshape(*middle.shape, 3)
-        image = QImage(
-            pixels.tobytes(), middle.shape[1], middle.shape[0], 3 * middle.shape[1],
-            QImage.Format.Format_RGB888,
-        )  # fmt: skip
+        pixels = np.rint((strong + 1) / 2 * 255).astype(np.uint8).tobytes()
+        image = QImage(pixels, size, size, size, QImage.Format.Format_Grayscale8)
         self._image.setPixmap(
             QPixmap.fromImage(image).scaled(PANEL, Qt.AspectRatioMode.KeepAspectRatio)
         )

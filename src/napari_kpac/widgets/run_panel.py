@@ -33,8 +33,6 @@ from napari_kpac.core.errors import KpacError, for_people
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets.task import Task
 
-NO_IMAGE = "There is no image layer: open an image first (File > Open)."
-
 
 class Message(QLabel):
     """A text for the person at the window, which can be selected and copied."""
@@ -89,7 +87,6 @@ class RunPanel(QWidget):
         self._describe = describe or self._describe_step
         self._cancelled = cancelled
         self._started = 0.0
-        self._then: Callable[[Any], None] | None = None
         self.note = ""
         """The last note of the work, for example that memory ran short."""
         self.task = Task(self)
@@ -105,7 +102,6 @@ class RunPanel(QWidget):
             layout.addWidget(part)
         self.button.clicked.connect(self._toggle)
         self.task.progressed.connect(self._show_progress)
-        self.task.succeeded.connect(self._hand_over)
         self.task.failed.connect(self.message.show_error)
         self.task.cancelled.connect(self._show_cancelled)
         self.task.ended.connect(self._show_idle)
@@ -126,11 +122,11 @@ class RunPanel(QWidget):
 
         ``text`` is shown until the first step; ``then`` gets the result, in the window's thread.
         """
-        self._started, self.note, self._then = time.monotonic(), "", then
+        self._started, self.note = time.monotonic(), ""
         self.button.setText("Cancel")
         self.bar.setRange(0, 0)
         self.message.setText(text)
-        self.task.start(make)
+        self.task.start(make, then)
 
     def cancel(self) -> None:
         """Ask the work to stop after its present step."""
@@ -149,10 +145,6 @@ class RunPanel(QWidget):
         self.note = progress.note or self.note
         self.message.setText(self._describe(progress))
 
-    def _hand_over(self, result: Any) -> None:
-        if self._then is not None:
-            self._then(result)
-
     def _describe_step(self, progress: Progress) -> str:
         done, total = progress.done, progress.total
         left = self.seconds / done * (total - done) if done else 0
@@ -163,7 +155,6 @@ class RunPanel(QWidget):
         self.message.setText(self._cancelled)
 
     def _show_idle(self) -> None:
-        self._then = None  # it may hold on to a layer
         self.button.setText(self._text)
         self.bar.setRange(0, 1)
         self.bar.setValue(0)

@@ -90,6 +90,7 @@ class Task(QObject):
         super().__init__(parent)
         self._works: list[_Work] = []
         """The work under way, if any; a list, for what stops it must not hold on to the task."""
+        self._then: Callable[[Any], None] | None = None
         # A window that is destroyed takes its tasks along without asking them.
         when_destroyed(self, partial(_stop, self._works))
 
@@ -103,9 +104,15 @@ class Task(QObject):
         """Whether the work waits between two steps."""
         return any(work.is_paused for work in self._works)
 
-    def start(self, make: Callable[[], Steps[Any]]) -> None:
-        """Run the steps that ``make`` returns; ``make`` is called in the thread too."""
+    def start(
+        self, make: Callable[[], Steps[Any]], then: Callable[[Any], None] | None = None
+    ) -> None:
+        """Run the steps that ``make`` returns; ``make`` is called in the thread too.
+
+        ``then`` gets the result, in the window's thread.
+        """
         self.cancel(forget=True)
+        self._then = then
         work = _Work(make)
         work.reported.connect(self._report)
         self._works.append(work)
@@ -129,8 +136,11 @@ class Task(QObject):
         """Emit the signal of an event, unless the work was forgotten meanwhile."""
         if work not in self._works or (event == "progressed" and work.is_cancelled):
             return
+        if event == "succeeded" and self._then is not None:
+            self._then(*values)
         if event == "ended":
             self._works.clear()
+            self._then = None  # it may hold on to a layer
         getattr(self, event).emit(*values)
 
 
@@ -209,46 +219,28 @@ def _stop(works: list[_Work]) -> None:
         work.stop()
 
 
-class Latest(QObject):
-    """Calls functions in a thread, one at a time; of those that wait only the newest."""
-
-    failed = Signal(str)
-    """A message for a person."""
+class Latest(Task):
+    """Calls functions one after the other; of those that wait only the newest."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._then: Callable[[Any], None] | None = None
-        self._waiting: tuple[Callable[[], Any], Callable[[Any], None]] | None = None
-        self._task = Task(self)
-        self._task.succeeded.connect(self._hand_over)
-        self._task.failed.connect(self.failed)
-        self._task.ended.connect(self._go_on)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a function is being called."""
-        return self._task.is_running
+        self._waiting: tuple[Callable[[], Steps[Any]], Callable[[Any], None]] | None = None
+        self.ended.connect(self._go_on)
 
     def ask(self, function: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Call a function in the thread, and ``then`` with its answer in the window's."""
-        self._waiting = function, then
-        if not self._task.is_running:
+        self._waiting = single(function), then
+        if not self.is_running:
             self._go_on()
 
-    def forget(self) -> None:
-        """Want no answer any more."""
-        self._waiting = self._then = None
-        self._task.cancel(forget=True)
-
-    def _hand_over(self, answer: Any) -> None:
-        if self._then is not None:
-            self._then(answer)
+    def cancel(self, *, forget: bool = False) -> None:
+        """Drop what waits, too."""
+        self._waiting = None
+        super().cancel(forget=forget)
 
     def _go_on(self) -> None:
-        waiting, self._waiting, self._then = self._waiting, None, None
-        if waiting is not None:
-            function, self._then = waiting
-            self._task.start(single(function))
+        if self._waiting is not None:
+            self.start(*self._waiting)
 
 
 def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:
