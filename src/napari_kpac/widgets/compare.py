@@ -33,15 +33,15 @@ GRAB_PX = 12
 """Screen pixels within which the split is grabbed by the mouse."""
 
 
-class Comparison:
-    """Compares two layers of the same size; shows its controls in ``control``."""
+class Comparison(QWidget):
+    """Controls that compare two layers of the same size."""
 
     def __init__(self, viewer: Viewer) -> None:
+        super().__init__()
         self._viewer = viewer
         self._results = ResultLayers(viewer)
         self._before: Any = None
         self._after: Any = None
-        self.control = QWidget()
         self._check = QCheckBox("split")
         self._check.setToolTip("Left of the split: the input. Right of it: the result.")
         self._slider = QSlider(Qt.Orientation.Horizontal)
@@ -51,32 +51,33 @@ class Comparison:
         self._difference = QPushButton("Difference layer")
         self._difference.setToolTip("Add a layer that shows what changed: result minus input.")
         hint = QLabel(f"Hold {PEEK_KEY.replace('-', '+')} to see the input.")
-        grid = QGridLayout(self.control)
+        grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setColumnStretch(1, 1)
         grid.addWidget(self._check, 0, 0)
         grid.addWidget(self._slider, 0, 1)
         grid.addWidget(self._difference, 1, 0, 1, 2)
         grid.addWidget(hint, 2, 0, 1, 2)
-        self._differences = Latest(self.control)
+        self._differences = Latest(self)
         self._check.toggled.connect(self._toggle)
         self._slider.valueChanged.connect(self._move)
         self._difference.clicked.connect(self._ask_difference)
         viewer.bind_key(PEEK_KEY, self._peek, overwrite=True)
         viewer.mouse_drag_callbacks.append(self._drag)
         viewer.layers.events.removed.connect(self._follow_removal)
-        self._update()
+        self._update_controls()
 
     def set_pair(self, before: Image, after: Image) -> None:
         """Compare these two from now on."""
-        has_split = self._check.isChecked()
-        if (before.unique_id, after.unique_id) != (self._before, self._after):
+        if (before.unique_id, after.unique_id) == (self._before, self._after):
+            if self._check.isChecked():
+                self._show_split()
+        else:
+            has_split = self._check.isChecked()
             self._check.setChecked(False)
             self._before, self._after = before.unique_id, after.unique_id
-        self._update()
-        if has_split and self._same_size():
-            self._check.setChecked(True)
-            self._show_split()
+            self._check.setChecked(has_split and self._same_size())
+        self._update_controls()
 
     def release(self) -> None:
         """Leave the viewer as it was found."""
@@ -98,8 +99,8 @@ class Comparison:
         pair = self._pair()
         return pair is not None and full_resolution(pair[0]).shape == pair[1].data.shape
 
-    def _update(self) -> None:
-        self.control.setEnabled(self._pair() is not None)
+    def _update_controls(self) -> None:
+        self.setEnabled(self._pair() is not None)
         for part in (self._check, self._slider, self._difference):
             part.setEnabled(self._same_size())
 
@@ -137,7 +138,7 @@ class Comparison:
         del event
         if self._results.find(SPLIT) is None or self._pair() is None:
             self._check.setChecked(False)
-        self._update()
+        self._update_controls()
 
     def _drag(self, viewer: Viewer, event: Any) -> Iterator[None]:
         """Drag the split with the mouse when it is grabbed close by."""

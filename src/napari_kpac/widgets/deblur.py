@@ -24,13 +24,14 @@ from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.layers import (
+    Region,
     ResultLayers,
     current_index,
     find_layer,
     full_resolution,
-    image_size,
     moved,
     placement,
+    region_within,
 )
 from napari_kpac.widgets.run_panel import RunPanel
 
@@ -47,8 +48,6 @@ SCOPES = (
     ("the slice on display", "slice"),
     ("a rectangle of that slice", "rectangle"),
 )
-Region = tuple[int, int, int, int]
-"""(top, bottom, left, right) in pixels."""
 
 
 class DeblurWidget(DockedWidget):
@@ -97,7 +96,7 @@ class DeblurWidget(DockedWidget):
 
     def _build(self) -> None:
         compare = QGroupBox("compare")
-        QVBoxLayout(compare).addWidget(self._comparison.control)
+        QVBoxLayout(compare).addWidget(self._comparison)
         controls = [
             self._image, self._method, self._model, self._device, self._range, self._scope,
             self._shapes, self._left, self._right,
@@ -221,16 +220,13 @@ def _steps(data: Any, views: Any, region: Region | None, options: DeblurOptions)
 
 
 def selected_rectangle(layer: Image, shapes: Any) -> Region:
-    """Return (top, bottom, left, right) of a shapes layer's rectangle, in pixels of an image."""
+    """Return the region of an image that a shapes layer's rectangle covers."""
     if shapes is None or len(shapes.data) == 0:
         raise NotReadyError("draw a rectangle in a shapes layer first, and choose that layer")
     chosen = sorted(shapes.selected_data)
     corners = shapes.data[chosen[-1] if chosen else -1]
     points = np.array([layer.world_to_data(shapes.data_to_world(corner)) for corner in corners])
-    height, width = image_size(layer)
-    low, high = points[:, -2:].min(axis=0), points[:, -2:].max(axis=0)
-    top, left = (int(max(0, np.floor(v))) for v in low)
-    bottom, right = min(height, int(np.ceil(high[0]))), min(width, int(np.ceil(high[1])))
-    if top >= bottom or left >= right:
+    region = region_within(layer, points.min(axis=0), points.max(axis=0))
+    if region is None:
         raise ConfigError("the rectangle lies outside the image: draw it on the image")
-    return top, bottom, left, right
+    return region

@@ -27,6 +27,8 @@ from napari.viewer import Viewer
 
 METADATA = "napari_kpac"
 """Key in a layer's metadata under which its recipe stands."""
+Region = tuple[int, int, int, int]
+"""(top, bottom, left, right) of a part of an image, in pixels."""
 
 
 def placement(layer: Layer) -> dict[str, Any]:
@@ -174,11 +176,6 @@ def full_resolution(layer: Image) -> Any:
     return layer.data[0] if layer.multiscale else layer.data
 
 
-def image_axes(layer: Image) -> int:
-    """Return the number of array axes that belong to one image: 3 with colour, else 2."""
-    return 3 if layer.rgb else 2
-
-
 def image_size(layer: Image) -> tuple[int, int]:
     """Return height and width of a layer's images."""
     shape = full_resolution(layer).shape
@@ -187,25 +184,22 @@ def image_size(layer: Image) -> tuple[int, int]:
 
 def current_index(viewer: Viewer, layer: Image) -> tuple[int, ...]:
     """Return the index of the slice on display along the leading axes of a layer."""
-    data = full_resolution(layer)
-    leading = data.ndim - image_axes(layer)
-    point = layer.world_to_data(viewer.dims.point)
-    return tuple(
-        int(np.clip(round(position), 0, size - 1))
-        for position, size in zip(point[:leading], data.shape[:leading], strict=True)
-    )
+    sizes = full_resolution(layer).shape[: -3 if layer.rgb else -2]
+    point = np.rint(layer.world_to_data(viewer.dims.point)[: len(sizes)])
+    return tuple(np.clip(point, 0, np.subtract(sizes, 1)).astype(int).tolist())
 
 
-def visible_region(layer: Image) -> tuple[int, int, int, int] | None:
-    """Return (top, bottom, left, right) of what is on screen of a layer, in pixels."""
-    height, width = image_size(layer)
+def visible_region(layer: Image) -> Region | None:
+    """Return what is on screen of a layer, None where nothing is."""
     corners = np.asarray(layer.corner_pixels)
     if layer.multiscale:
         corners = corners * layer.downsample_factors[layer.data_level]
-    top, left = np.floor(corners[0][-2:]).astype(int)
-    bottom, right = np.ceil(corners[1][-2:]).astype(int) + 1
-    top, bottom = int(np.clip(top, 0, height)), int(np.clip(bottom, 0, height))
-    left, right = int(np.clip(left, 0, width)), int(np.clip(right, 0, width))
-    if top >= bottom or left >= right:
-        return None
-    return top, bottom, left, right
+    return region_within(layer, corners[0], corners[1] + 1)
+
+
+def region_within(layer: Image, low: Sequence[float], high: Sequence[float]) -> Region | None:
+    """Return the pixels of a layer's images between two points, None where there are none."""
+    first, last = np.floor(low[-2:]), np.ceil(high[-2:])
+    clipped = np.clip([first, last], 0, image_size(layer)).astype(int).tolist()
+    (top, left), (bottom, right) = clipped
+    return (top, bottom, left, right) if top < bottom and left < right else None
