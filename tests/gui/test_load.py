@@ -2,17 +2,21 @@
 
 import gc
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QWidget
 
 import napari_kpac as kpac
 from benchmarks.soak import Sample, Soak, judge
+from napari_kpac.core.progress import Progress
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
+from napari_kpac.widgets.task import Task
 from tests.gui.conftest import WAIT, our_threads, result_of
 
 KINDS = (DeblurWidget, MixerWidget, BlurMapWidget)
@@ -95,6 +99,28 @@ def test_a_closed_dock_ends_in_the_windows_thread(viewer, tiny_model, kind, qtbo
     collector.join()
     qtbot.waitUntil(lambda: bool(ended), timeout=WAIT)
     assert ended == [threading.main_thread()]
+
+
+def test_a_task_that_is_collected_stops_its_work(qapp):
+    """Nobody asks a task before the garbage collector takes it and its window."""
+    begun, steps = threading.Event(), []
+
+    def work():
+        for number in range(1000):
+            steps.append(number)
+            begun.set()
+            yield Progress(number, 1000, "working")
+            time.sleep(0.01)
+
+    window = QWidget()
+    window.itself = window
+    Task(window).start(work)
+    begun.wait(WAIT / 1000)
+    del window
+    gc.collect()
+    for thread in our_threads():
+        thread.join(WAIT / 1000)
+    assert 0 < len(steps) < 1000
 
 
 @pytest.mark.long

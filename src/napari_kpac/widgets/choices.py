@@ -37,11 +37,9 @@ class LayerBox(ComboBox):
         self._optional = optional
         super().__init__(label=label, tooltip=tooltip, choices=self._offered, nullable=False)
         events = viewer.layers.events
-        self._events = (events.inserted, events.removed, events.reordered)
+        self._events = (events.inserted, events.removed, events.reordered, events.renamed)
         for event in self._events:
-            event.connect(self._follow)
-        self._renamed: set[Any] = set()
-        self._follow()
+            event.connect(self.reset_choices)
 
     @property
     def layer(self) -> Any:
@@ -57,19 +55,11 @@ class LayerBox(ComboBox):
     def release(self) -> None:
         """Stop following the viewer."""
         for event in self._events:
-            event.disconnect(self._follow)
+            event.disconnect(self.reset_choices)
 
     def _offered(self, _: object = None) -> list[tuple[str, Any]]:
         found = [(layer.name, layer) for layer in self._viewer.layers if type(layer) is self._kind]
         return [(self._optional, "")] * bool(self._optional) + found
-
-    def _follow(self, event: object = None) -> None:
-        del event
-        for layer in self._viewer.layers:
-            if layer.unique_id not in self._renamed:
-                self._renamed.add(layer.unique_id)
-                layer.events.name.connect(self._follow)
-        self.reset_choices()
 
 
 def image_box(viewer: Viewer) -> LayerBox:

@@ -60,10 +60,13 @@ def when_destroyed(owner: QObject, action: Callable[[], None]) -> None:
 
 
 class _DestroyedCallback:
+    """An object with a method: PyQt never calls a plain function for a collected sender."""
+
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
 
     def run(self, _: object = None) -> None:
+        """Call the action, once."""
         _callbacks.discard(self)
         self._action()
 
@@ -131,6 +134,7 @@ class Task(QObject):
         _stop(self._works)
         if forget:
             self._works.clear()
+            self._then = None
 
     def _report(self, work: _Work, event: str, values: tuple[Any, ...]) -> None:
         """Emit the signal of an event, unless the work was forgotten meanwhile."""
