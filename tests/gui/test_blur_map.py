@@ -65,7 +65,7 @@ def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
     widget._smoothing.value = 2.0
     settle(widget, qtbot)
     assert not np.allclose(result_of(viewer, "half (blur)").data, expected.values)
-    qtbot.mouseClick(widget._actions["Regions"], Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(widget._regions, Qt.MouseButton.LeftButton)
     settle(widget, qtbot)
     regions = result_of(viewer, "half (blurred regions)")
     assert len(regions.features) >= 1
@@ -125,7 +125,7 @@ def test_without_an_image_it_says_so(viewer, docked, tiny_model, qtbot):
     widget = docked(BlurMapWidget)
     qtbot.mouseClick(widget._panel.button, Qt.MouseButton.LeftButton)
     assert "open an image" in widget._message.text()
-    assert not widget._actions["Save map"].isEnabled()
+    assert not widget._save.isEnabled()
 
 
 def test_a_recipe_opens_as_its_layers(viewer, tmp_path, tiny_model, qtbot):

@@ -9,19 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from magicgui.widgets import ComboBox, FloatSpinBox
+from magicgui.widgets import FloatSpinBox
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import (
-    QCheckBox,
-    QFileDialog,
-    QGroupBox,
-    QHBoxLayout,
-    QPushButton,
-    QSlider,
-    QVBoxLayout,
-)
+from qtpy.QtWidgets import QCheckBox, QFileDialog, QGroupBox, QHBoxLayout, QSlider, QVBoxLayout
 from superqt.utils import qthrottled, signals_blocked
 
 from napari_kpac.core.errors import NotReadyError
@@ -38,7 +30,7 @@ from napari_kpac.widgets.blur_choice import (
 )
 from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
-from napari_kpac.widgets.form import Form
+from napari_kpac.widgets.form import Form, button, choice_box
 from napari_kpac.widgets.layers import ResultLayers, find_layer, full_resolution, placement
 from napari_kpac.widgets.run_panel import Message, RunPanel
 from napari_kpac.widgets.task import Latest
@@ -87,27 +79,21 @@ class BlurMapWidget(DockedWidget):
         self._message = self._panel.message
         self._image = self.kept(image_box(napari_viewer))
         self._model = ModelBox(single=True)
-        self._kind = ComboBox(label="measure by", choices=SOURCES, tooltip="What tells blur.")
-        self._enlarge = ComboBox(
-            label="enlarge first",
-            choices=ENLARGE,
-            tooltip="The network sees small blur better in an enlarged image.",
+        self._kind = choice_box("measure by", SOURCES, "What tells blur.")
+        self._enlarge = choice_box(
+            "enlarge first", ENLARGE, "The network sees small blur better in an enlarged image."
         )
         self._smoothing = FloatSpinBox(
             label="smoothing", value=0, min=0, max=50, step=0.5, tooltip="Sigma in pixels."
         )
-        self._rule = ComboBox(
-            label="threshold", choices=RULES, tooltip="From which value on it is blurred."
-        )
+        self._rule = choice_box("threshold", RULES, "From which value on it is blurred.")
         self._truth = LayerBox(
             napari_viewer, Labels, label="truth", optional="(none)",
             tooltip="A labels layer to score the mask against.",
         )  # fmt: skip
         self.kept(self._truth)
-        self._polarity = ComboBox(
-            label="its labels mark",
-            choices=POLARITIES,
-            tooltip="What the labels of the truth stand for.",
+        self._polarity = choice_box(
+            "its labels mark", POLARITIES, "What the labels of the truth stand for."
         )
         self.kept(ChoiceFiller(self._model, None, self))
         self._build()
@@ -130,22 +116,19 @@ class BlurMapWidget(DockedWidget):
         form = Form([
             self._image, self._model, self._kind, self._enlarge, self._smoothing, self._rule,
         ])  # fmt: skip
-        layout = self.fill_scrolling()
-        for part in (form, self._panel, self._plot, self._slider, self._mask_check, group):
-            layout.addWidget(part)
+        self._regions = button(
+            "Regions", "Label the blurred areas and measure each.", self.add_regions
+        )
+        self._save = button(
+            "Save map", "Save the map: PNG, TIFF, NumPy or overlay.", self._ask_save
+        )
         row = QHBoxLayout()
-        layout.addLayout(row)
-        layout.addStretch(1)
-        self._actions = {}
-        for text, tooltip, action in (
-            ("Regions", "Label the blurred areas and measure each.", self.add_regions),
-            ("Save map", "Save the map: PNG, TIFF, NumPy or overlay.", self._ask_save),
-        ):
-            button = self._actions[text] = QPushButton(text)
-            button.setToolTip(tooltip)
-            button.clicked.connect(action)
-            row.addWidget(button)
-        self._enable_actions()
+        row.addWidget(self._regions)
+        row.addWidget(self._save)
+        self.fill_scrolling(
+            form, self._panel, self._plot, self._slider, self._mask_check, group, row
+        )
+        self._enable_buttons()
 
     def _connect(self) -> None:
         self._panel.wanted.connect(self.measure)
@@ -187,7 +170,7 @@ class BlurMapWidget(DockedWidget):
     def _show_measured(self, source: Image, measured: Any) -> None:
         # Not before: until then the sliders work on what was measured before.
         self._source, self._measured, self._choice = source, measured, None
-        self._enable_actions()
+        self._enable_buttons()
         self._decide()
 
     def _follow_kind(self) -> None:
@@ -242,11 +225,11 @@ class BlurMapWidget(DockedWidget):
         )
         self._show_mask()
         self._ask_scores()
-        self._enable_actions()
+        self._enable_buttons()
 
-    def _enable_actions(self) -> None:
-        for button in self._actions.values():
-            button.setEnabled(self._choice is not None)
+    def _enable_buttons(self) -> None:
+        for each in (self._regions, self._save):
+            each.setEnabled(self._choice is not None)
 
     def _show_mask(self) -> None:
         source, choice = self._source, self._choice

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QPushButton, QSlider, QWidget
+from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QSlider, QWidget
 from superqt.utils import qthrottled
 
+from napari_kpac.widgets.form import button
 from napari_kpac.widgets.layers import (
     ResultLayers,
     find_layer,
@@ -48,8 +49,11 @@ class Comparison(QWidget):
         self._slider.setRange(0, STEPS)
         self._slider.setValue(STEPS // 2)
         self._slider.setToolTip("Move the split; or drag it in the image.")
-        self._difference = QPushButton("Difference layer")
-        self._difference.setToolTip("Add a layer that shows what changed: result minus input.")
+        self._difference = button(
+            "Difference layer",
+            "Add a layer that shows what changed: result minus input.",
+            self._ask_difference,
+        )
         hint = QLabel(f"Hold {PEEK_KEY.replace('-', '+')} to see the input.")
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -61,7 +65,6 @@ class Comparison(QWidget):
         self._differences = Latest(self)
         self._check.toggled.connect(self._toggle)
         self._slider.valueChanged.connect(self._move)
-        self._difference.clicked.connect(self._ask_difference)
         viewer.bind_key(PEEK_KEY, self._peek, overwrite=True)
         viewer.mouse_drag_callbacks.append(self._drag)
         viewer.layers.events.removed.connect(self._follow_removal)

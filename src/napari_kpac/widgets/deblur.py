@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from magicgui.widgets import ComboBox
 from napari.layers import Image, Shapes
 from napari.viewer import Viewer
 from qtpy.QtWidgets import QGroupBox, QVBoxLayout
@@ -22,7 +21,7 @@ from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, DeviceBox, LayerBox, ModelBox, image_box
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
-from napari_kpac.widgets.form import Form
+from napari_kpac.widgets.form import Form, choice_box
 from napari_kpac.widgets.layers import (
     Region,
     ResultLayers,
@@ -57,19 +56,17 @@ class DeblurWidget(DockedWidget):
         super().__init__(napari_viewer)
         self._results = ResultLayers(napari_viewer)
         self._image = self.kept(image_box(napari_viewer))
-        self._method = ComboBox(
-            label="method",
-            choices=METHODS,
-            tooltip="The network, or classical deconvolution with an estimated defocus map.",
+        self._method = choice_box(
+            "method",
+            METHODS,
+            "The network, or classical deconvolution with an estimated defocus map.",
         )
         self._model = ModelBox()
         self._device = DeviceBox()
-        self._range = ComboBox(
-            label="black and white",
-            choices=RANGES,
-            tooltip="Which values the network sees as black and as white.",
+        self._range = choice_box(
+            "black and white", RANGES, "Which values the network sees as black and as white."
         )
-        self._scope = ComboBox(label="process", choices=SCOPES, tooltip="How much to process.")
+        self._scope = choice_box("process", SCOPES, "How much to process.")
         self._shapes = self._layer_box(
             "rectangle in", "A shapes layer: its selected (or last) rectangle is used.", Shapes
         )
@@ -101,10 +98,7 @@ class DeblurWidget(DockedWidget):
             self._image, self._method, self._model, self._device, self._range, self._scope,
             self._shapes, self._left, self._right,
         ]  # fmt: skip
-        layout = self.fill_scrolling()
-        for part in (Form(controls), self._panel, compare):
-            layout.addWidget(part)
-        layout.addStretch(1)
+        self.fill_scrolling(Form(controls), self._panel, compare)
 
     def _show_controls(self) -> None:
         """Show the controls that go with the method, the model and the scope."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from napari.layers import Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLayout, QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.task import Task, when_destroyed
@@ -60,11 +60,21 @@ class DockedWidget(QWidget):
                 self.close()
         return bool(super().event(event))
 
-    def fill_scrolling(self) -> QVBoxLayout:
-        """Fill the widget with a page that scrolls up and down; returns the page's layout."""
+    def fill_scrolling(self, *parts: QWidget | QLayout) -> QVBoxLayout:
+        """Fill the widget with a page that scrolls up and down; returns the page's layout.
+
+        The parts come one above the other, and below them what is left of the height.
+        """
         page = QWidget()
         layout = QVBoxLayout(page)
         layout.setContentsMargins(6, 6, 6, 6)
+        for part in parts:
+            if isinstance(part, QWidget):
+                layout.addWidget(part)
+            else:
+                layout.addLayout(part)
+        if parts:
+            layout.addStretch(1)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(_Scrolling(page))

@@ -5,15 +5,36 @@ Not for: which options there are, or what they may be (the record checks them).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
 from qtpy.QtCore import QEvent, QObject, Qt
-from qtpy.QtWidgets import QGridLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QGridLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from napari_kpac.core.errors import ConfigError
+
+
+def choice_box(label: str, choices: Sequence[tuple[str, Any]], tooltip: str) -> ComboBox:
+    """Return a combo box of choices, each a text and a value."""
+    return ComboBox(label=label, choices=choices, tooltip=tooltip)
+
+
+def button(text: str, tooltip: str, action: Callable[[], None]) -> QPushButton:
+    """Return a button that does something."""
+    made = QPushButton(text)
+    made.setToolTip(tooltip)
+    made.clicked.connect(action)
+    return made
 
 
 class Form(QWidget):

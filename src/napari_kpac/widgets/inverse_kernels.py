@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from magicgui.widgets import ComboBox, FloatSpinBox, SpinBox
+from magicgui.widgets import FloatSpinBox, SpinBox
 from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import QSize, Qt
 from qtpy.QtGui import QImage, QPixmap
-from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import image_box
 from napari_kpac.widgets.docked import DockedWidget
-from napari_kpac.widgets.form import Form
+from napari_kpac.widgets.form import Form, button, choice_box
 from napari_kpac.widgets.layers import (
     ResultLayers,
     current_index,
@@ -48,9 +48,7 @@ class InverseKernelsWidget(DockedWidget):
         self._with_image = False
         """Whether the layer is blurred and deblurred, too."""
         self._image = self.kept(image_box(napari_viewer))
-        self._aperture = ComboBox(
-            label="aperture", choices=APERTURES, tooltip="Shape of the blur kernel."
-        )
+        self._aperture = choice_box("aperture", APERTURES, "Shape of the blur kernel.")
         self._radius = FloatSpinBox(
             label="radius", value=2, min=0.5, max=6, step=0.5,
             tooltip="Circle of confusion of the small kernel, in pixels.",
@@ -62,16 +60,16 @@ class InverseKernelsWidget(DockedWidget):
             label="epsilon", value=0.01, min=0.001, max=0.5, step=0.005,
             tooltip="Wiener regularisation: larger is smoother and less exact.",
         )  # fmt: skip
-        self._button = QPushButton("Blur and deblur the layer")
-        self._button.setToolTip(
-            "Blur the slice on display with the enlarged kernel, then undo it three ways."
+        self._button = button(
+            "Blur and deblur the layer",
+            "Blur the slice on display with the enlarged kernel, then undo it three ways.",
+            self._deblur,
         )
         self._message = Message()
         self._panels = {name: _Panel(name) for name in KERNELS}
         self._computing = Latest(self)
         self._build()
         self._computing.failed.connect(self._message.show_error)
-        self._button.clicked.connect(self._deblur)
         for control in (self._aperture, self._radius, self._scale, self._epsilon):
             control.changed.connect(self._recompute)
         self._compute()
@@ -81,12 +79,7 @@ class InverseKernelsWidget(DockedWidget):
         grid = QGridLayout()
         for place, panel in enumerate(self._panels.values()):
             grid.addWidget(panel, place // 2, place % 2)
-        layout = self.fill_scrolling()
-        layout.addWidget(form)
-        layout.addLayout(grid)
-        layout.addWidget(self._button)
-        layout.addWidget(self._message)
-        layout.addStretch(1)
+        self.fill_scrolling(form, grid, self._button, self._message)
 
     def _deblur(self) -> None:
         with self._message.showing_errors():

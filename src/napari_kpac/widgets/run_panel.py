@@ -27,10 +27,11 @@ from typing import Any
 
 from napari.utils.notifications import show_info
 from qtpy.QtCore import Qt, Signal  # type: ignore[attr-defined]
-from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLabel, QProgressBar, QVBoxLayout, QWidget
 
 from napari_kpac.core.errors import KpacError, for_people
 from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.widgets.form import button
 from napari_kpac.widgets.task import Task
 
 
@@ -90,8 +91,7 @@ class RunPanel(QWidget):
         self.note = ""
         """The last note of the work, for example that memory ran short."""
         self.task = Task(self)
-        self.button = QPushButton()
-        self.button.setToolTip(tooltip)
+        self.button = button("", tooltip, self._toggle)
         self.button.setVisible(bool(text))
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
@@ -100,7 +100,6 @@ class RunPanel(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         for part in (self.button, self.bar, self.message):
             layout.addWidget(part)
-        self.button.clicked.connect(self._toggle)
         self.task.progressed.connect(self._show_progress)
         self.task.failed.connect(self.message.show_error)
         self.task.cancelled.connect(self._show_cancelled)
