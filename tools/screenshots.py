@@ -140,7 +140,7 @@ def move_strength(_: napari.Viewer, widget: MixerWidget) -> Iterator[None]:
 
 def _shown(widget: MixerWidget) -> object:
     """Return the strength and gains of the image on display."""
-    made = widget._result.recipe.modulation
+    made = widget._shown.whole.recipe.modulation
     gains = np.broadcast_to(1.0 if made.gains is None else made.gains, (2, 5))
     return made.strength, tuple(map(tuple, gains.tolist()))
 

@@ -360,9 +360,9 @@ def test_every_option_has_its_place(widget):
 
 
 def test_the_plots_follow_the_theme(viewer, widget):
-    before = widget._curves.plots["loss"].backgroundBrush().color().name()
+    before = widget._curves.backgroundBrush().color().name()
     viewer.theme = "light"
-    assert widget._curves.plots["loss"].backgroundBrush().color().name() != before
+    assert widget._curves.backgroundBrush().color().name() != before
 
 
 def test_without_pyqtgraph_it_trains_without_curves(viewer, qtbot, monkeypatch, photos, tmp_path):

@@ -139,8 +139,10 @@ class ResultLayer:
 
     def __init__(self, viewer: Viewer) -> None:
         self._layers = ResultLayers(viewer)
-        self._last: tuple[ImageSlice, Any] | None = None
+        self.whole: Any = None
         """The last exact result of a whole image."""
+        self._image: ImageSlice | None = None
+        """The image that it was made of."""
         self.region: tuple[int, int, int, int] | None = None
         """(top, bottom, left, right) of the part on show; None: the whole image."""
 
@@ -152,7 +154,7 @@ class ResultLayer:
     def show(self, image: ImageSlice, result: Any) -> None:
         """Show a result: whole, of a region, or a draft of either."""
         if result.region is None and not result.draft:
-            self._last = image, result
+            self.whole, self._image = result, image
         self.region = result.region
         top, _, left, _ = result.region or (0, 0, 0, 0)
         self._layers.put(
@@ -165,6 +167,6 @@ class ResultLayer:
     def complete(self) -> None:
         """Show the last whole image again where only a part or a draft is on show."""
         layer = self.layer
-        if layer is not None and self._last is not None:
+        if layer is not None and self._image is not None:
             if layer.metadata.get(METADATA) is None or self.region is not None:
-                self.show(*self._last)
+                self.show(self._image, self.whole)

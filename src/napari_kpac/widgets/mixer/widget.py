@@ -21,7 +21,7 @@ from superqt.utils import qdebounced, qthrottled
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
+from napari_kpac.widgets.choices import NO_IMAGE, ChoiceFiller, ModelBox, image_box, labels_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form
 from napari_kpac.widgets.layers import (
@@ -34,7 +34,7 @@ from napari_kpac.widgets.mixer.controls import MixerControls
 from napari_kpac.widgets.mixer.layers import ImageSlice, ResultLayer
 from napari_kpac.widgets.mixer.renderer import LiveRenderer, Region, Request, open_session
 from napari_kpac.widgets.mixer.state import History, MixerState
-from napari_kpac.widgets.run_panel import NO_IMAGE, Message
+from napari_kpac.widgets.run_panel import Message
 from napari_kpac.widgets.task import later, when_destroyed
 
 WIDTH_PX = 370
@@ -60,13 +60,11 @@ class MixerWidget(DockedWidget):
         # A window that is destroyed does not ask its widgets to close.
         when_destroyed(self, partial(_close_all, self._renderers))
         self._opened: ImageSlice | None = None
-        self._result: Any = None
-        """The last exact result of the whole image."""
         self._shown = ResultLayer(napari_viewer)
         self._number = 0
         self._opened_model = ""
         self._painted: Labels | None = None
-        self._history: History | None = None
+        self._history = History(MixerState.neutral(0, 0))
         self._reopen = later(self, REOPEN_MS, self.open)
         self._rest = later(self, REST_MS, self._complete)
         self._image = self.kept(image_box(napari_viewer))
@@ -189,7 +187,7 @@ class MixerWidget(DockedWidget):
     def _show_opened(self, result: Any, dilations: tuple[int, ...]) -> None:
         shape = result.alpha.shape[:2]
         neutral = MixerState.neutral(*shape)
-        if self._history is None or self._controls.shape != shape:
+        if self._controls.shape != shape:
             self._controls.build_strips(dilations, shape[0])
             self._history = History(neutral)
         self._controls.setEnabled(True)
@@ -204,13 +202,9 @@ class MixerWidget(DockedWidget):
     @property
     def state(self) -> MixerState:
         """The present settings, those of a move that is not complete yet included."""
-        if self._history is None:
-            raise NotReadyError("the mixer has not been opened yet")
         return self._history.state
 
     def _move(self, state: MixerState) -> None:
-        if self._history is None:
-            return
         self._history.pending = state
         self._show_state()
         if self._controls.live.isChecked():
@@ -218,8 +212,7 @@ class MixerWidget(DockedWidget):
             self._request_soon()
 
     def _settle(self) -> None:
-        if self._history is not None:
-            self._set(self._history.state)
+        self._set(self.state)
 
     def _set(self, state: MixerState) -> None:
         self._step(lambda history: history.push(state))
@@ -238,10 +231,9 @@ class MixerWidget(DockedWidget):
 
     def _step(self, step: Callable[[History], object]) -> None:
         self._rest.stop()
-        if self._history is not None:
-            step(self._history)
-            self._show_state()
-            self._request()
+        step(self._history)
+        self._show_state()
+        self._request()
 
     @qthrottled(timeout=THROTTLE_MS)
     def _request_soon(self) -> None:
@@ -250,7 +242,7 @@ class MixerWidget(DockedWidget):
 
     def _request(self, *, draft: bool = False) -> None:
         renderer, opened = self._renderer, self._opened
-        if renderer is None or opened is None or self._history is None:
+        if renderer is None or opened is None or not self._controls.strips:
             return
         with self._message.showing_errors():
             modulation = self._modulation(opened)
@@ -279,8 +271,8 @@ class MixerWidget(DockedWidget):
 
     def add_map(self, block: int, index: int) -> None:
         """Add alpha of a block and dilation as a layer."""
-        if self._opened is not None and self._result is not None:
-            self._opened.add_map(self._result, block, index)
+        if self._opened is not None and self._shown.whole is not None:
+            self._opened.add_map(self._shown.whole, block, index)
 
     def replace_map(self, block: int, index: int, layer: Any) -> None:
         """Use a layer's values in 0..1 (integers: of their type's range) instead of an alpha."""
@@ -311,23 +303,23 @@ class MixerWidget(DockedWidget):
         self._request()
 
     def _follow_paint(self) -> None:
-        if self._history is not None and self.state.label_gains:
+        if self.state.label_gains:
             self._request_soon()
 
     # -- recipes ----------------------------------------------------------------------------
 
     def save_recipe(self, path: str | Path) -> None:
         """Write the settings as a recipe, the file that ``napari-kpac deblur --recipe`` takes."""
-        if self._result is None or self._opened is None:
+        if self._opened is None or self._shown.whole is None:
             raise NotReadyError("there is nothing to save yet: open an image first")
-        replace(self._result.recipe, modulation=self._modulation(self._opened)).save(path)
+        replace(self._shown.whole.recipe, modulation=self._modulation(self._opened)).save(path)
         self._message.setText(f"Saved {Path(path).name}.")
 
     def load_recipe(self, path: str | Path) -> None:
         """Take over the settings of a recipe; painted labels come as a layer."""
         from napari_kpac.engine import load_recipe
 
-        if self._opened is None or self._history is None:
+        if self._opened is None or not self._controls.strips:
             raise NotReadyError("open an image first, then load the recipe")
         modulation = load_recipe(path).modulation
         state, labels = self._opened.load(modulation, self._controls.shape)
@@ -351,8 +343,7 @@ class MixerWidget(DockedWidget):
     # -- showing ----------------------------------------------------------------------------
 
     def _show_state(self) -> None:
-        if self._history is not None:
-            self._controls.show_state(self._history)
+        self._controls.show_state(self._history)
 
     def _show_rendered(self, result: Any, number: int) -> None:
         if number == self._number:
@@ -361,10 +352,9 @@ class MixerWidget(DockedWidget):
     def _show_result(self, result: Any) -> None:
         if self._opened is None:
             return
-        if result.region is None and not result.draft:
-            self._result = result
-            self._controls.show_attention(result)
         self._shown.show(self._opened, result)
+        if result is self._shown.whole:
+            self._controls.show_attention(result)
 
     def _show_error(self, text: str) -> None:
         self._message.show_error(text)
