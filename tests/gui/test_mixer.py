@@ -47,7 +47,7 @@ def expect(viewer, qtbot, image, modulation):
 
 
 def is_shown(viewer, wanted):
-    """Tell whether the whole image is on show and is this one."""
+    """Return True if the whole image is on show and is this one."""
     found = shown(viewer)
     return found.shape == wanted.shape and np.abs(found - wanted.astype(int)).max() <= 1
 

@@ -15,14 +15,7 @@ from magicgui.types import FileDialogMode
 from magicgui.widgets import ComboBox, FileEdit, SpinBox
 from napari.viewer import Viewer
 from qtpy.QtCore import QModelIndex
-from qtpy.QtWidgets import (
-    QFileDialog,
-    QLabel,
-    QPushButton,
-    QTabWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QFileDialog, QLabel, QTabWidget, QVBoxLayout, QWidget
 
 import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError
@@ -32,7 +25,7 @@ from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.options import METHODS, EvaluateOptions
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox
 from napari_kpac.widgets.docked import DockedWidget
-from napari_kpac.widgets.form import Form, OptionControls
+from napari_kpac.widgets.form import Form, OptionControls, button, choice_box
 from napari_kpac.widgets.layers import METADATA
 from napari_kpac.widgets.run_panel import RunPanel
 from napari_kpac.widgets.tables import Cell, CheckList, SortedTable
@@ -64,10 +57,10 @@ class Controls(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kind = ComboBox(
-            label="data",
-            choices=list(KINDS),
-            tooltip="What the folder holds: sharp photographs, which are blurred here; DPDD, or "
+        self.kind = choice_box(
+            "data",
+            KINDS,
+            "What the folder holds: sharp photographs, which are blurred here; DPDD, or "
             "what 'synthesise' wrote; blurred and sharp images; images and masks.",
         )
         self.root = FileEdit(
@@ -90,8 +83,7 @@ class Controls(QWidget):
         self.models.offer([("default", "default")], ["default"])
         self.methods = CheckList("methods without a network to compare")
         self.methods.offer([(name, name) for name in METHODS], [])
-        add = QPushButton("Add a model file ...")
-        add.clicked.connect(self._choose_file)
+        add = button("Add a model file ...", "Compare a model that is in a file.", self._add_file)
         controls = [self.kind, self.root, *self.fields.controls]
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -139,7 +131,7 @@ class Controls(QWidget):
         self.blurred.visible = kind == "cuhk"
         self.methods.setEnabled(kind != "cuhk")
 
-    def _choose_file(self) -> None:
+    def _add_file(self) -> None:
         path, _ = QFileDialog.getOpenFileName(
             self, "A model file", "", "Models (*.safetensors *.npz)"
         )
@@ -171,13 +163,11 @@ class EvaluateWidget(DockedWidget):
         self._tabs = QTabWidget()
         self._tabs.addTab(self._means, "Means")
         self._tabs.addTab(self._images, "Images")
-        self._export = QPushButton("Export CSV and HTML ...")
-        self._export.clicked.connect(self._choose_folder)
+        self._export = button(
+            "Export CSV and HTML ...", "Write the evaluation into a folder.", self._choose_folder
+        )
         self.setMinimumWidth(380)
-        layout = self.fill_scrolling()
-        for part in (self._controls, self._panel, self._tabs, self._export):
-            layout.addWidget(part)
-        layout.addStretch(1)
+        self.fill_scrolling(self._controls, self._panel, self._tabs, self._export)
         self._follow_found()
 
     def run(self) -> None:

@@ -1,7 +1,7 @@
 """The mixer's controls: strips in tabs, strength, presets, what to paint with, buttons.
 
-They show settings and say in signals which settings a person wants instead. Not for:
-remembering or rendering them (widget.py).
+They show settings and emit the settings that the user wants instead. Not for: keeping or
+rendering them (widget.py).
 """
 
 from __future__ import annotations
@@ -68,17 +68,13 @@ class MixerControls(QWidget):
         self._attention: Any = None
         self._drawing = later(self, THUMBNAIL_DELAY_MS, self._draw_attention)
         self.tabs = QTabWidget()
-        grid = QGridLayout()
-        grid.setColumnStretch(1, 1)
-        self._build_master(grid, live)
-        self._build_paint(grid, labels)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.tabs, 1)
-        layout.addLayout(grid)
+        layout.addLayout(self._build_rows(labels, live))
         layout.addLayout(self._build_buttons())
 
-    def _build_master(self, grid: QGridLayout, live: bool) -> None:
+    def _build_rows(self, labels: LayerBox, live: bool) -> QGridLayout:
         self.strength = NumberSlider(self, Qt.Orientation.Horizontal, MAX_STRENGTH)
         self.strength.slider.setToolTip(
             "0 shows the input, 1 the network's result, more exaggerates."
@@ -96,18 +92,6 @@ class MixerControls(QWidget):
         self.live = QCheckBox("live")
         self.live.setToolTip("Render while a slider is moving, not only when it is let go.")
         self.live.setChecked(live)
-        grid.addWidget(QLabel("strength"), 0, 0)
-        grid.addWidget(self.strength.slider, 0, 1)
-        grid.addWidget(self.strength.number, 0, 2)
-        grid.addWidget(QLabel("preset"), 1, 0)
-        grid.addWidget(self.preset, 1, 1, 1, 2)
-        checks = QHBoxLayout()
-        checks.addWidget(self.link)
-        checks.addWidget(self.live)
-        checks.addStretch(1)
-        grid.addLayout(checks, 2, 1, 1, 2)
-
-    def _build_paint(self, grid: QGridLayout, labels: LayerBox) -> None:
         self.new_labels = QPushButton("New")
         self.new_labels.setToolTip("Add a labels layer of the image's size to paint in.")
         self.label = QSpinBox()
@@ -116,11 +100,21 @@ class MixerControls(QWidget):
         self.label.setPrefix("label ")
         self.label.setToolTip("What the strips act on: the whole image, or one painted label.")
         self.label.valueChanged.connect(self._show_gains)
-        grid.addWidget(QLabel("paint with"), 3, 0)
-        grid.addWidget(labels.native, 3, 1)
-        grid.addWidget(self.new_labels, 3, 2)
-        grid.addWidget(QLabel("strips act on"), 4, 0)
-        grid.addWidget(self.label, 4, 1, 1, 2)
+        rows: tuple[tuple[str, QWidget, QWidget | None], ...] = (
+            ("strength", self.strength.slider, self.strength.number),
+            ("preset", self.preset, None),
+            ("", self.link, self.live),
+            ("paint with", labels.native, self.new_labels),
+            ("strips act on", self.label, None),
+        )
+        grid = QGridLayout()
+        grid.setColumnStretch(1, 1)
+        for row, (text, first, second) in enumerate(rows):
+            grid.addWidget(QLabel(text), row, 0)
+            grid.addWidget(first, row, 1, 1, 2 if second is None else 1)
+            if second is not None:
+                grid.addWidget(second, row, 2)
+        return grid
 
     def _build_buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()
@@ -176,7 +170,7 @@ class MixerControls(QWidget):
         return len(self.strips), len(self.strips[0]) if self.strips else 0
 
     def show_state(self, history: History) -> None:
-        """Show the present settings without saying that anything moved."""
+        """Show the present settings; emits nothing."""
         self._state = history.state
         self._show_gains()
         self.strength.show_value(self._state.strength)
@@ -203,7 +197,7 @@ class MixerControls(QWidget):
                 strip.thumbnail.show_map(result.alpha[block, index])
             self.betas[block].show_values(result.beta[block])
 
-    # -- moves of a person ------------------------------------------------------------------
+    # -- moves of the user ------------------------------------------------------------------
 
     def _scope(self, block: int) -> int | None:
         """Return the block that a move applies to, None for all."""

@@ -17,6 +17,7 @@ from napari.viewer import Viewer
 from napari_kpac.core.errors import ImageError, RecipeError
 from napari_kpac.widgets.layers import (
     METADATA,
+    Region,
     ResultLayers,
     find_layer,
     full_resolution,
@@ -143,7 +144,7 @@ class ResultLayer:
         """The last exact result of a whole image."""
         self._image: ImageSlice | None = None
         """The image that it was made of."""
-        self.region: tuple[int, int, int, int] | None = None
+        self.region: Region | None = None
         """(top, bottom, left, right) of the part on show; None: the whole image."""
 
     @property

@@ -21,7 +21,7 @@ Rows = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class MixerState:
-    """Every setting that a person can move."""
+    """Every setting that the user can change."""
 
     gains: Rows
     """One row per block, one number per dilation."""

@@ -37,7 +37,7 @@ class NumberSlider(QObject):
     """A slider and a box of the same number, for a layout to place."""
 
     moved = Signal(float)
-    """A person set another number; still moving perhaps."""
+    """The user set another number; still moving perhaps."""
     settled = Signal()
     """The move before this is complete."""
 
@@ -59,7 +59,7 @@ class NumberSlider(QObject):
         return self.slider.value() / TICKS
 
     def show_value(self, value: float) -> None:
-        """Show a number without saying that it moved."""
+        """Show a number; emits nothing."""
         with signals_blocked(self.slider), signals_blocked(self.number):
             self.slider.setValue(round(value * TICKS))
             self.number.setValue(value)
@@ -144,7 +144,7 @@ class Strip(QWidget):
         self.gain.show_value(1.0)
 
     def show_values(self, gain: float, muted: bool, soloed: bool) -> None:
-        """Show gain, mute and solo without saying that they changed."""
+        """Show gain, mute and solo; emits nothing."""
         self.gain.show_value(gain)
         for button, on in ((self.mute, muted), (self.solo, soloed)):
             with signals_blocked(button):

@@ -15,16 +15,17 @@ from napari.layers import Image, Labels
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QKeySequence, QShortcut  # type: ignore[attr-defined]
-from qtpy.QtWidgets import QFileDialog, QMenu, QPushButton
+from qtpy.QtWidgets import QFileDialog, QMenu
 from superqt.utils import qdebounced, qthrottled
 
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import NO_IMAGE, ChoiceFiller, ModelBox, image_box, labels_box
+from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
-from napari_kpac.widgets.form import Form
+from napari_kpac.widgets.form import Form, button
 from napari_kpac.widgets.layers import (
+    Region,
     current_index,
     full_resolution,
     image_size,
@@ -32,7 +33,7 @@ from napari_kpac.widgets.layers import (
 )
 from napari_kpac.widgets.mixer.controls import MixerControls
 from napari_kpac.widgets.mixer.layers import ImageSlice, ResultLayer
-from napari_kpac.widgets.mixer.renderer import LiveRenderer, Region, Request, open_session
+from napari_kpac.widgets.mixer.renderer import LiveRenderer, Request, open_session
 from napari_kpac.widgets.mixer.state import History, MixerState
 from napari_kpac.widgets.run_panel import Message
 from napari_kpac.widgets.task import later, when_destroyed
@@ -72,8 +73,8 @@ class MixerWidget(DockedWidget):
         self._labels = self.kept(labels_box(napari_viewer))
         self._filler = self.kept(ChoiceFiller(self._model, None, self))
         self._controls = MixerControls(self._labels, live=bool(preferences.get("live", True)))
-        self._open = QPushButton("Open")
-        self._open.setToolTip("Run the network once and connect the sliders to the image.")
+        tooltip = "Run the network once and connect the sliders to the image."
+        self._open = button("Open", tooltip, self._toggle)
         self._message = Message()
         layout = self.fill_scrolling()
         layout.addWidget(Form([self._image, self._model]))
@@ -86,7 +87,6 @@ class MixerWidget(DockedWidget):
 
     def _connect(self) -> None:
         controls = self._controls
-        self._open.clicked.connect(self._toggle)
         controls.moved.connect(self._move)
         controls.settled.connect(self._settle)
         controls.chosen.connect(self._set)
@@ -133,14 +133,14 @@ class MixerWidget(DockedWidget):
     def open(self) -> None:
         """Open the chosen image: run the network once, in a thread."""
         self._reopen.stop()
-        layer = self._image.layer
-        if layer is None:
-            self._show_closed(NO_IMAGE)
-            return
-        if layer is self._shown.layer:
-            self._show_closed("That layer is the mixer's own result: choose the image itself.")
-            return
-        self._stop()
+        with self._message.showing_errors():
+            layer = self._image.chosen()
+            if layer is self._shown.layer:
+                raise NotReadyError("that layer is the mixer's own result: choose the image itself")
+            self._stop()
+            self._start(layer)
+
+    def _start(self, layer: Image) -> None:
         layer.events.data.connect(self._follow_new_data)
         index = current_index(self._viewer, layer)
         self._opened = ImageSlice(self._viewer, layer, index)
@@ -158,7 +158,7 @@ class MixerWidget(DockedWidget):
         self._controls.setEnabled(False)
 
     def close_session(self, text: str) -> None:
-        """Let go of the image; its result layer stays."""
+        """Close the image; its result layer stays."""
         self._stop()
         self._show_closed(text)
 

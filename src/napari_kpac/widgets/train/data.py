@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from magicgui.types import FileDialogMode
-from magicgui.widgets import ComboBox, FileEdit
+from magicgui.widgets import FileEdit
 from napari.layers import Image
 from napari.viewer import Viewer
 
@@ -19,6 +19,7 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.widgets.choices import LayerBox
+from napari_kpac.widgets.form import choice_box
 from napari_kpac.widgets.layers import METADATA, full_resolution
 
 LAYERS = "layers"
@@ -60,9 +61,7 @@ class DataSource:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self.kind = ComboBox(
-            label="train on", choices=list(KINDS), tooltip="Where data comes from."
-        )
+        self.kind = choice_box("train on", KINDS, "Where data comes from.")
         self.root = folder_edit("folder", FOLDERS["synthetic"])
         self.sharp = folder_edit("sharp folder", "Folder of the sharp images of the same names.")
         self.pairs = folder_edit(

@@ -146,7 +146,7 @@ class Settings(QWidget):
         self._configs = dict(found.configs)
 
     def _suggest_folder(self) -> None:
-        """Name the folder like the model, unless somebody chose another."""
+        """Name the folder like the model, unless the user chose another."""
         if str(self.run.line_edit.value) in ("", ".", self._suggested):
             name = self.name.value.strip() or "my-model"
             self.run.value = user_documents_path() / "napari-kpac" / name

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from napari.viewer import Viewer
-from qtpy.QtWidgets import QCheckBox, QFileDialog, QGridLayout, QPushButton
+from qtpy.QtWidgets import QCheckBox, QFileDialog, QGridLayout
 
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets.docked import DockedWidget
-from napari_kpac.widgets.form import Fold
+from napari_kpac.widgets.form import Fold, button
 from napari_kpac.widgets.layers import ResultLayers
 from napari_kpac.widgets.run_panel import Message, RunPanel, duration
 from napari_kpac.widgets.task import Latest
@@ -48,12 +48,10 @@ class TrainWidget(DockedWidget):
         self._preview_check = QCheckBox("preview as a layer: blurred | deblurred | sharp")
         self._preview_check.setChecked(True)
         self.setMinimumWidth(360)
-        layout = self.fill_scrolling()
-        layout.addWidget(self._setup)
-        layout.addLayout(self._build_buttons())
-        for part in (self._panel, self._curves or Message(NO_PLOTS), self._preview_check):
-            layout.addWidget(part)
-        layout.addStretch(1)
+        self.fill_scrolling(
+            self._setup, self._build_buttons(), self._panel, self._curves or Message(NO_PLOTS),
+            self._preview_check,
+        )  # fmt: skip
         task = self._panel.task
         task.progressed.connect(self._show_progress)
         task.failed.connect(self._forget_stopping)
@@ -72,25 +70,23 @@ class TrainWidget(DockedWidget):
         return self.kept(Curves(self._viewer))
 
     def _build_buttons(self) -> QGridLayout:
+        self._start = button("Start", "Train a model as it is set up above.", self.start)
+        self._pause = button(
+            "Pause", "Wait after this step; the computer is free meanwhile.", self._toggle_pause
+        )
+        self._stop = button("Stop", "Stop after this step; the run can be resumed.", self.stop)
+        self._resume = button(
+            "Resume a run ...", "Open the folder of a run and go on with it.", self._ask_run
+        )
+        self._install = button(
+            "Install best so far", "Put the best model so far into the lists of models.",
+            self.install,
+        )  # fmt: skip
         grid = QGridLayout()
-        self._start = QPushButton("Start")
-        self._pause = QPushButton("Pause")
-        self._stop = QPushButton("Stop")
-        self._resume = QPushButton("Resume a run ...")
-        self._install = QPushButton("Install best so far")
-        for button, place, action, tooltip in (
-            (self._start, (0, 0, 1, 2), self.start, "Train a model as it is set up above."),
-            (self._pause, (0, 2, 1, 2), self._toggle_pause,
-             "Wait after this step; the computer is free meanwhile."),
-            (self._stop, (0, 4, 1, 2), self.stop, "Stop after this step; the run can be resumed."),
-            (self._resume, (1, 0, 1, 3), self._ask_run,
-             "Open the folder of a run and go on with it."),
-            (self._install, (1, 3, 1, 3), self.install,
-             "Put the best model so far into the lists of models."),
-        ):  # fmt: skip
-            button.setToolTip(tooltip)
-            button.clicked.connect(action)
-            grid.addWidget(button, *place)
+        for place, part in enumerate((self._start, self._pause, self._stop)):
+            grid.addWidget(part, 0, 2 * place, 1, 2)
+        grid.addWidget(self._resume, 1, 0, 1, 3)
+        grid.addWidget(self._install, 1, 3, 1, 3)
         return grid
 
     # -- starting and stopping --------------------------------------------------------------
