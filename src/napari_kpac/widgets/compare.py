@@ -18,13 +18,7 @@ from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QSlider, QWidget
 from superqt.utils import qthrottled
 
 from napari_kpac.widgets.form import button
-from napari_kpac.widgets.layers import (
-    ResultLayers,
-    find_layer,
-    full_resolution,
-    moved,
-    placement,
-)
+from napari_kpac.widgets.layers import ResultLayers, full_resolution, moved, placement
 from napari_kpac.widgets.task import Latest
 
 PEEK_KEY = "Shift-I"
@@ -41,8 +35,8 @@ class Comparison(QWidget):
         super().__init__()
         self._viewer = viewer
         self._results = ResultLayers(viewer)
-        self._before: Any = None
-        self._after: Any = None
+        self._pair: tuple[Image, Image] | None = None
+        """Input and result, while both are in the viewer."""
         self._check = QCheckBox("split")
         self._check.setToolTip("Left of the split: the input. Right of it: the result.")
         self._slider = QSlider(Qt.Orientation.Horizontal)
@@ -72,13 +66,13 @@ class Comparison(QWidget):
 
     def set_pair(self, before: Image, after: Image) -> None:
         """Compare these two from now on."""
-        if (before.unique_id, after.unique_id) == (self._before, self._after):
+        if self._pair == (before, after):
             if self._check.isChecked():
                 self._show_split()
         else:
             has_split = self._check.isChecked()
             self._check.setChecked(False)
-            self._before, self._after = before.unique_id, after.unique_id
+            self._pair = before, after
             self._check.setChecked(has_split and self._same_size())
         self._update_controls()
 
@@ -91,30 +85,24 @@ class Comparison(QWidget):
             self._viewer.mouse_drag_callbacks.remove(self._drag)
         self._viewer.bind_key(PEEK_KEY, None, overwrite=True)
 
-    def _pair(self) -> tuple[Any, Any] | None:
-        before = find_layer(self._viewer, self._before)
-        after = find_layer(self._viewer, self._after)
-        if before is None or after is None:
-            return None
-        return before, after
-
     def _same_size(self) -> bool:
-        pair = self._pair()
-        return pair is not None and full_resolution(pair[0]).shape == pair[1].data.shape
+        if self._pair is None:
+            return False
+        before, after = self._pair
+        return bool(full_resolution(before).shape == after.data.shape)
 
     def _update_controls(self) -> None:
-        self.setEnabled(self._pair() is not None)
+        self.setEnabled(self._pair is not None)
         for part in (self._check, self._slider, self._difference):
             part.setEnabled(self._same_size())
 
     def _toggle(self, on: bool) -> None:
-        pair = self._pair()
         if on:
             self._show_split()
         else:
             self._results.remove(SPLIT)
-            if pair is not None:
-                pair[1].visible = True
+            if self._pair is not None:
+                self._pair[1].visible = True
 
     @qthrottled(timeout=40)
     def _move(self, value: int) -> None:
@@ -127,28 +115,28 @@ class Comparison(QWidget):
 
     def _show_split(self) -> None:
         """Show the right part of the result in a layer of its own, the result itself hidden."""
-        pair = self._pair()
-        if pair is None or not self._same_size():
+        if self._pair is None or not self._same_size():
             return
-        after = pair[1]
+        after = self._pair[1]
         column = self._column(after.data.shape[-2 if after.rgb else -1])
         right = (slice(column, None), slice(None)) if after.rgb else (slice(column, None),)
         where = moved(after, (0,) * (after.ndim - 1) + (column,))
         self._results.put(SPLIT, after.data[(..., *right)], where, name=SPLIT, beside=after)
         after.visible = False
 
-    def _follow_removal(self, event: object = None) -> None:
-        del event
-        if self._results.find(SPLIT) is None or self._pair() is None:
+    def _follow_removal(self, event: Any) -> None:
+        pair_ends = self._pair is not None and event.value in self._pair
+        if pair_ends or self._results.find(SPLIT) is None:
             self._check.setChecked(False)
+        if pair_ends:
+            self._pair = None
         self._update_controls()
 
     def _drag(self, viewer: Viewer, event: Any) -> Iterator[None]:
         """Drag the split with the mouse when it is grabbed close by."""
-        pair = self._pair()
-        if pair is None or not self._check.isChecked():
+        if self._pair is None or not self._check.isChecked():
             return
-        after = pair[1]
+        after = self._pair[1]
         width = after.data.shape[-2 if after.rgb else -1]
 
         def column() -> float:
@@ -175,19 +163,17 @@ class Comparison(QWidget):
     def _peek(self, viewer: Viewer) -> Iterator[None]:
         """Hide the result while the key is held."""
         del viewer
-        pair = self._pair()
-        if pair is None:
+        if self._pair is None:
             return
         split = self._results.find(SPLIT)
-        layer = pair[1] if split is None else split
+        layer = self._pair[1] if split is None else split
         layer.visible = False
         yield
         layer.visible = True
 
     def _ask_difference(self) -> None:
-        pair = self._pair()
-        if pair is not None and self._same_size():
-            before, after = pair
+        if self._pair is not None and self._same_size():
+            before, after = self._pair
             data, rgb = (full_resolution(before), after.data), after.rgb
             self._differences.ask(
                 lambda: difference(*data, rgb=rgb), partial(self._show_difference, before)
