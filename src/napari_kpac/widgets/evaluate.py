@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from magicgui.types import FileDialogMode
-from magicgui.widgets import ComboBox, FileEdit, SpinBox
+from magicgui.widgets import ComboBox, SpinBox
 from napari.viewer import Viewer
 from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QFileDialog, QLabel, QTabWidget, QVBoxLayout, QWidget
@@ -25,7 +24,14 @@ from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.options import METHODS, EvaluateOptions
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox
 from napari_kpac.widgets.docked import DockedWidget
-from napari_kpac.widgets.form import Form, OptionControls, button, choice_box
+from napari_kpac.widgets.form import (
+    Form,
+    OptionControls,
+    button,
+    choice_box,
+    folder_edit,
+    read_folder,
+)
 from napari_kpac.widgets.layers import METADATA
 from napari_kpac.widgets.run_panel import RunPanel
 from napari_kpac.widgets.tables import Cell, CheckList, SortedTable
@@ -63,12 +69,7 @@ class Controls(QWidget):
             "What the folder holds: sharp photographs, which are blurred here; DPDD, or "
             "what 'synthesise' wrote; blurred and sharp images; images and masks.",
         )
-        self.root = FileEdit(
-            label="folder",
-            mode=FileDialogMode.EXISTING_DIRECTORY,
-            tooltip="The folder of the data.",
-        )
-        self.root.choose_btn.text = "..."
+        self.root = folder_edit("folder", "The folder of the data.")
         self.fields = OptionControls(EvaluateOptions, GOES_WITH, choices={"split": SPLITS})
         self.blurred = ComboBox(
             label="blurred is",
@@ -97,8 +98,8 @@ class Controls(QWidget):
 
     def options(self) -> EvaluateOptions:
         """Make the options; raises a ConfigError where they make no sense."""
-        root, kind = str(self.root.value or ""), self.kind.value
-        if root in ("", "."):
+        root, kind = read_folder(self.root), self.kind.value
+        if root is None:
             raise ConfigError("choose the folder of the data first")
         given = {
             name: value for name, value in self.fields.values.items() if kind in GOES_WITH[name]
@@ -109,7 +110,7 @@ class Controls(QWidget):
             given["method"] = self.methods.chosen
         return EvaluateOptions(
             kind=kind,
-            root=root,
+            root=str(root),
             model=self.models.chosen,
             limit=int(self.limit.value) or None,
             device=self.device.value,

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
+from magicgui.types import FileDialogMode
+from magicgui.widgets import CheckBox, ComboBox, FileEdit, LineEdit, SpinBox
 from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtWidgets import (
     QGridLayout,
+    QGroupBox,
     QLabel,
     QPushButton,
     QSizePolicy,
@@ -35,6 +38,29 @@ def button(text: str, tooltip: str, action: Callable[[], None]) -> QPushButton:
     made.setToolTip(tooltip)
     made.clicked.connect(action)
     return made
+
+
+def folder_edit(label: str, tooltip: str) -> FileEdit:
+    """Return a control for a folder, narrow enough for a dock."""
+    edit = FileEdit(label=label, tooltip=tooltip, mode=FileDialogMode.EXISTING_DIRECTORY)
+    edit.choose_btn.text = "..."
+    edit.choose_btn.max_width = 32
+    return edit
+
+
+def read_folder(edit: FileEdit) -> Path | None:
+    """Return the folder that is written in a control; None where there is none."""
+    text = str(edit.line_edit.value).strip()
+    return Path(text).expanduser().absolute() if text not in ("", ".") else None
+
+
+def group(title: str, *parts: QWidget) -> QGroupBox:
+    """Return a frame with a title around parts, one above the other."""
+    box = QGroupBox(title)
+    layout = QVBoxLayout(box)
+    for part in parts:
+        layout.addWidget(part)
+    return box
 
 
 class Form(QWidget):

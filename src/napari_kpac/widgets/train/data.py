@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from magicgui.types import FileDialogMode
-from magicgui.widgets import FileEdit
 from napari.layers import Image
 from napari.viewer import Viewer
 
@@ -19,7 +17,7 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.form import choice_box
+from napari_kpac.widgets.form import choice_box, folder_edit, read_folder
 from napari_kpac.widgets.layers import METADATA, full_resolution
 
 LAYERS = "layers"
@@ -148,20 +146,6 @@ class DataSource:
         self.pairs.visible = kind == "synthetic"
         self.sharp_layer.visible = self.blurred_layer.visible = kind == LAYERS
         self.root.tooltip = FOLDERS.get(kind, "")
-
-
-def folder_edit(label: str, tooltip: str) -> FileEdit:
-    """Return a control for a folder, narrow enough for a dock."""
-    edit = FileEdit(label=label, tooltip=tooltip, mode=FileDialogMode.EXISTING_DIRECTORY)
-    edit.choose_btn.text = "..."
-    edit.choose_btn.max_width = 32
-    return edit
-
-
-def read_folder(edit: FileEdit) -> Path | None:
-    """Return the folder that is written in a control; None where there is none."""
-    text = str(edit.line_edit.value).strip()
-    return Path(text).expanduser().absolute() if text not in ("", ".") else None
 
 
 def _layer_data(layers: dict[str, Image]) -> tuple[LayerData, ...]:

@@ -18,14 +18,8 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.training.options import CHOICES, LIMITS, PRESETS, TrainOptions, preset_values
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox, ModelBox
-from napari_kpac.widgets.form import Fold, Form, OptionControls
-from napari_kpac.widgets.train.data import (
-    LAYERS,
-    ChosenData,
-    DataSource,
-    folder_edit,
-    read_folder,
-)
+from napari_kpac.widgets.form import Fold, Form, OptionControls, folder_edit, read_folder
+from napari_kpac.widgets.train.data import LAYERS, ChosenData, DataSource
 
 START = (("from scratch", ""), ("the default model", "default"))
 OWN = ("kind", "root", "sharp", "pairs", "start", "name", "device", "phases")
