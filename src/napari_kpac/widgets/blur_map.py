@@ -13,7 +13,7 @@ from magicgui.widgets import FloatSpinBox
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QCheckBox, QFileDialog, QGroupBox, QHBoxLayout, QSlider, QVBoxLayout
+from qtpy.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QSlider
 from superqt.utils import qthrottled, signals_blocked
 
 from napari_kpac.core.errors import NotReadyError
@@ -30,7 +30,7 @@ from napari_kpac.widgets.blur_choice import (
 )
 from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
-from napari_kpac.widgets.form import Form, button, choice_box
+from napari_kpac.widgets.form import Form, button, choice_box, group
 from napari_kpac.widgets.layers import ResultLayers, find_layer, full_resolution, placement
 from napari_kpac.widgets.run_panel import Message, RunPanel
 from napari_kpac.widgets.task import Latest
@@ -60,7 +60,7 @@ FILES = {
     "NumPy (*.npy)": "npy",
     "Overlay (*.png)": "overlay",
 }
-TICKS = 1000
+SLIDER_STEPS = 1000
 
 
 class BlurMapWidget(DockedWidget):
@@ -87,11 +87,8 @@ class BlurMapWidget(DockedWidget):
             label="smoothing", value=0, min=0, max=50, step=0.5, tooltip="Sigma in pixels."
         )
         self._rule = choice_box("threshold", RULES, "From which value on it is blurred.")
-        self._truth = LayerBox(
-            napari_viewer, Labels, label="truth", optional="(none)",
-            tooltip="A labels layer to score the mask against.",
-        )  # fmt: skip
-        self.kept(self._truth)
+        tooltip = "A labels layer to score the mask against."
+        self._truth = self.kept(LayerBox(napari_viewer, Labels, "truth", tooltip, "(none)"))
         self._polarity = choice_box(
             "its labels mark", POLARITIES, "What the labels of the truth stand for."
         )
@@ -103,16 +100,13 @@ class BlurMapWidget(DockedWidget):
     def _build(self) -> None:
         self._plot = HistogramPlot()
         self._slider = QSlider(Qt.Orientation.Horizontal)
-        self._slider.setRange(0, TICKS)
+        self._slider.setRange(0, SLIDER_STEPS)
         self._slider.setToolTip("The threshold: move it to choose by hand.")
         self._mask_check = QCheckBox("mask as a labels layer")
         self._mask_check.setToolTip("Show what counts as blurred as a layer of labels.")
         self._mask_check.setChecked(True)
         self._scores = Message()
-        group = QGroupBox("scores")
-        scores = QVBoxLayout(group)
-        scores.addWidget(Form([self._truth, self._polarity]))
-        scores.addWidget(self._scores)
+        scores = group("scores", Form([self._truth, self._polarity]), self._scores)
         form = Form([
             self._image, self._model, self._kind, self._enlarge, self._smoothing, self._rule,
         ])  # fmt: skip
@@ -126,7 +120,7 @@ class BlurMapWidget(DockedWidget):
         row.addWidget(self._regions)
         row.addWidget(self._save)
         self.fill_scrolling(
-            form, self._panel, self._plot, self._slider, self._mask_check, group, row
+            form, self._panel, self._plot, self._slider, self._mask_check, scores, row
         )
         self._enable_buttons()
 
@@ -162,7 +156,7 @@ class BlurMapWidget(DockedWidget):
                 upsampling=self._enlarge.value,
                 smoothing=float(self._smoothing.value),
                 threshold_rule=rule,
-                threshold=self._slider.value() / TICKS if rule == "fixed" else None,
+                threshold=self._slider.value() / SLIDER_STEPS if rule == "fixed" else None,
                 rgb=None if source is None else bool(source.rgb),
             )
         )
@@ -208,7 +202,7 @@ class BlurMapWidget(DockedWidget):
         self._choice = choice
         if self._rule.value != "fixed":  # else it comes from the slider
             with signals_blocked(self._slider):
-                self._slider.setValue(round(found.threshold * TICKS))
+                self._slider.setValue(round(found.threshold * SLIDER_STEPS))
         self._plot.show_histogram(found.histogram.counts, found.threshold)
         self._message.setText(
             f"Threshold {found.threshold:.3f}; {choice.share:.1%} of the image is blurred."

@@ -27,10 +27,13 @@ NO_IMAGE = "there is no image layer: open an image first (File > Open)"
 
 
 class LayerBox(ComboBox):
-    """A combo box of the viewer's layers of some type, which follows the viewer."""
+    """A combo box of the viewer's layers of some type, which follows the viewer.
+
+    ``optional`` is the text of a first entry that stands for no layer.
+    """
 
     def __init__(
-        self, viewer: Viewer, kind: type[Layer], *, label: str, tooltip: str, optional: str = ""
+        self, viewer: Viewer, kind: type[Layer], label: str, tooltip: str, optional: str = ""
     ) -> None:
         self._viewer = viewer
         self._kind = kind
@@ -64,7 +67,7 @@ class LayerBox(ComboBox):
 
 def image_box(viewer: Viewer) -> LayerBox:
     """Return a box for the image to work on; it begins with the active layer."""
-    box = LayerBox(viewer, Image, label="image", tooltip="The image layer to work on.")
+    box = LayerBox(viewer, Image, "image", "The image layer to work on.")
     active = viewer.layers.selection.active
     if type(active) is Image:
         box.value = active
@@ -73,10 +76,8 @@ def image_box(viewer: Viewer) -> LayerBox:
 
 def labels_box(viewer: Viewer) -> LayerBox:
     """Return a box for a labels layer that steers, or none."""
-    return LayerBox(
-        viewer, Labels, label="paint with", optional="(no labels)",
-        tooltip="A labels layer: each label can have its own gains.",
-    )  # fmt: skip
+    tooltip = "A labels layer: each label can have its own gains."
+    return LayerBox(viewer, Labels, "paint with", tooltip, "(no labels)")
 
 
 class ModelBox(ComboBox):
@@ -152,11 +153,11 @@ class ChoiceFiller(QObject):
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again."""
+        """Find models and devices again."""
         self._task.start(single(find_choices), self._fill)
 
     def release(self) -> None:
-        """Stop looking."""
+        """Stop following the list of models."""
         catalogue.changed.disconnect(self._hear, missing_ok=True)
         self._task.cancel(forget=True)
 
@@ -184,7 +185,7 @@ class Choices:
 
 
 def find_choices() -> Choices:
-    """Look for models and devices."""
+    """Return the models and devices that there are."""
     from napari_kpac.engine import devices
     from napari_kpac.weights import DEFAULT, models
 

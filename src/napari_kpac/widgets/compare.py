@@ -23,7 +23,7 @@ from napari_kpac.widgets.task import Latest
 
 PEEK_KEY = "Shift-I"
 SPLIT = "split"
-STEPS = 1000
+SLIDER_STEPS = 1000
 GRAB_PX = 12
 """Screen pixels within which the split is grabbed by the mouse."""
 
@@ -40,8 +40,8 @@ class Comparison(QWidget):
         self._check = QCheckBox("split")
         self._check.setToolTip("Left of the split: the input. Right of it: the result.")
         self._slider = QSlider(Qt.Orientation.Horizontal)
-        self._slider.setRange(0, STEPS)
-        self._slider.setValue(STEPS // 2)
+        self._slider.setRange(0, SLIDER_STEPS)
+        self._slider.setValue(SLIDER_STEPS // 2)
         self._slider.setToolTip("Move the split; or drag it in the image.")
         self._difference = button(
             "Difference layer",
@@ -111,7 +111,7 @@ class Comparison(QWidget):
             self._show_split()
 
     def _column(self, width: int) -> int:
-        return round(self._slider.value() / STEPS * (width - 1))
+        return round(self._slider.value() / SLIDER_STEPS * (width - 1))
 
     def _show_split(self) -> None:
         """Show the right part of the result in a layer of its own, the result itself hidden."""
@@ -148,7 +148,7 @@ class Comparison(QWidget):
 
         def follow() -> None:
             share = np.clip(column() / max(1, width - 1), 0, 1)
-            self._slider.setValue(round(float(share) * STEPS))
+            self._slider.setValue(round(float(share) * SLIDER_STEPS))
 
         was, viewer.scene.camera.mouse_pan = viewer.scene.camera.mouse_pan, False
         yield

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from napari.layers import Image, Shapes
 from napari.viewer import Viewer
-from qtpy.QtWidgets import QGroupBox, QVBoxLayout
 
 from napari_kpac.core.errors import ConfigError, NotReadyError
 from napari_kpac.core.options import DeblurOptions
@@ -21,7 +20,7 @@ from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, DeviceBox, LayerBox, ModelBox, image_box
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
-from napari_kpac.widgets.form import Form, choice_box
+from napari_kpac.widgets.form import Form, choice_box, group
 from napari_kpac.widgets.layers import (
     Region,
     ResultLayers,
@@ -88,17 +87,14 @@ class DeblurWidget(DockedWidget):
         self._message.setText(first_hint("Deblur", self._image.layer))
 
     def _layer_box(self, label: str, tooltip: str, kind: Any = Image) -> LayerBox:
-        box = LayerBox(self._viewer, kind, label=label, tooltip=tooltip, optional="(none)")
-        return self.kept(box)
+        return self.kept(LayerBox(self._viewer, kind, label, tooltip, "(none)"))
 
     def _build(self) -> None:
-        compare = QGroupBox("compare")
-        QVBoxLayout(compare).addWidget(self._comparison)
         controls = [
             self._image, self._method, self._model, self._device, self._range, self._scope,
             self._shapes, self._left, self._right,
         ]  # fmt: skip
-        self.fill_scrolling(Form(controls), self._panel, compare)
+        self.fill_scrolling(Form(controls), self._panel, group("compare", self._comparison))
 
     def _show_controls(self) -> None:
         """Show the controls that go with the method, the model and the scope."""

@@ -27,8 +27,9 @@ class DockedWidget(QWidget):
         super().__init__()
         self._viewer = viewer
         self._kept: list[Any] = []
-        # Now, while the window is being built, and not when somebody presses a button.
-        preferences.load()
+        # Now, while the window is being built, and not when somebody presses a button: the first
+        # time that preferences are read, napari looks through all plugins.
+        preferences.get("live", True)
 
     def kept(self, part: Part) -> Part:
         """Return this part; its ``release`` is called when the widget goes."""
@@ -43,7 +44,7 @@ class DockedWidget(QWidget):
             self._kept.pop().release()
 
     def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Let go of everything when the window goes away."""
+        """Release everything when the window goes away."""
         if self not in _closing:
             self.release()
             # Held until Qt has destroyed it: the garbage collector would do so in whatever
@@ -54,7 +55,7 @@ class DockedWidget(QWidget):
         super().closeEvent(event)
 
     def event(self, event: QEvent | None) -> bool:
-        """Notice that the dock was closed: napari takes its widget out and tells it nothing."""
+        """Close when the dock was closed: napari takes its widget out and tells it nothing."""
         if event is not None and event.type() == QEvent.Type.ParentChange:
             if self.parent() is None:
                 self.close()

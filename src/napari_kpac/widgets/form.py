@@ -126,7 +126,7 @@ class Fold(QWidget):
         self._content.setVisible(is_open)
 
 
-LARGEST = 2**31 - 1
+MAX_INT = 2**31 - 1
 """Largest number of a spin box."""
 
 
@@ -220,8 +220,8 @@ def _control(item: Any, kind: Any, limits: Any, choices: Any) -> Any:
         box.native.setText("")  # its label stands beside it
         return box
     if kind is int:
-        low, high = limits or (-LARGEST, LARGEST)
-        return SpinBox(value=item.default, min=int(low), max=int(min(high, LARGEST)), **words)
+        low, high = limits or (-MAX_INT, MAX_INT)
+        return SpinBox(value=item.default, min=int(low), max=int(min(high, MAX_INT)), **words)
     return LineEdit(value=_text(item.default), **words)
 
 

@@ -155,7 +155,7 @@ class ResultLayers:
 
 
 def _update(layer: Any, data: Any, where: Mapping[str, Any]) -> None:
-    """Give a layer other pixels at another place.
+    """Update the pixels and the place of a layer.
 
     Each of the two sends the layer's pixels to the screen; so the place is changed while the
     smaller of the two images is in the layer.

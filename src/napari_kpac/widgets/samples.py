@@ -31,19 +31,11 @@ def scene() -> list[LayerTuple]:
     sharp = _photograph()
     made = defocus(sharp, radius_map(sharp.shape[:2], SEED, largest=7, kind="objects"), seed=SEED)
     radius = np.abs(made.radius).astype(np.float32)
+    shown = {"colormap": "magma", "contrast_limits": (0, float(radius.max())), "visible": False}
     # What is to be deblurred comes first: that is the layer with which the widgets begin.
     return [
         (made.image, {"name": "defocused scene", "rgb": True}, "image"),
-        (
-            radius,
-            {
-                "name": "radius in pixels",
-                "colormap": "magma",
-                "visible": False,
-                "contrast_limits": (0, float(radius.max())),
-            },
-            "image",
-        ),
+        (radius, {"name": "radius in pixels", **shown}, "image"),
         (sharp, {"name": "truth", "rgb": True, "visible": False}, "image"),
     ]
 

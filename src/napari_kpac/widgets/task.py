@@ -163,7 +163,7 @@ class _Work(QObject):
         self._thread = threading.Thread(target=self._run, args=(make,), name="napari-kpac work")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         # A Qt object must not end in another thread, as it would if that had the last hold.
         _started.difference_update({work for work in _started if not work._thread.is_alive()})
         _started.add(self)
