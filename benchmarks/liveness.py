@@ -100,7 +100,7 @@ def measure_run(viewer: napari.Viewer, pulse: Pulse) -> tuple[float, dict[str, f
         if len(viewer.layers) == 1:
             working = pulse.worst
             return False
-        return not deblur._task.is_running
+        return not deblur._panel.task.is_running
 
     deblur.run()
     full = wait(arrived)
@@ -122,7 +122,7 @@ def measure_mixing(
     viewer.window.add_dock_widget(mixer, name="Mixer", area="right")
     wait(lambda: "kpac-3level" in mixer._model.choices)
     mixer.open()
-    wait(mixer._desk.isEnabled)
+    wait(mixer._controls.isEnabled)
     viewer.scene.camera.zoom *= zoom
     rest(2)
     seen: list[str] = []
@@ -135,7 +135,7 @@ def measure_mixing(
     seconds: dict[str, float] = {}
     for turn in range(TURNS):
         for block in (0, 1):
-            slider = mixer._desk.strips[block][0].slider
+            slider = mixer._controls.strips[block][0].gain.slider
             seen.clear()
             slider.setSliderDown(True)
             slider.setValue(30 + 20 * turn)

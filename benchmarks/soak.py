@@ -200,16 +200,16 @@ class Soak:
         widget = self.docks["deblur"]
         widget._method.value = "kpac"
         widget._scope.value = self.random.choice(("all", "slice"))
-        if not widget._task.is_running:
-            widget._button.click()
+        if not widget._panel.task.is_running:
+            widget._panel.button.click()
 
     def _cancel_deblur(self) -> None:
         self._deblur()
         rest(self.random.random() * 0.3)
-        if self.docks["deblur"]._task.is_running:
-            self.docks["deblur"]._button.click()
+        if self.docks["deblur"]._panel.task.is_running:
+            self.docks["deblur"]._panel.button.click()
         if self.random.random() < 0.5:
-            wait(lambda: not self.docks["deblur"]._task.is_running)
+            wait(lambda: not self.docks["deblur"]._panel.task.is_running)
             self._deblur()
 
     def _open_mixer(self) -> None:
@@ -219,18 +219,18 @@ class Soak:
 
     def _mixer_is_ready(self) -> bool:
         mixer = self.docks["mixer"]
-        return mixer._renderer is not None and mixer._desk.isEnabled()
+        return mixer._renderer is not None and mixer._controls.isEnabled()
 
     def _move_sliders(self) -> None:
         if not self._mixer_is_ready():
             return
-        desk = self.docks["mixer"]._desk
-        strip = self.random.choice(self.random.choice(desk.strips))
-        strip.slider.setSliderDown(True)
+        controls = self.docks["mixer"]._controls
+        strip = self.random.choice(self.random.choice(controls.strips))
+        strip.gain.slider.setSliderDown(True)
         for _ in range(self.random.randint(1, 6)):
-            strip.slider.setValue(self.random.randint(0, strip.slider.maximum()))
+            strip.gain.slider.setValue(self.random.randint(0, strip.gain.slider.maximum()))
             rest(self.random.random() * 0.05)
-        strip.slider.setSliderDown(False)
+        strip.gain.slider.setSliderDown(False)
         if self.random.random() < 0.3:
             self.random.choice((strip.mute, strip.solo)).click()
 
@@ -243,7 +243,7 @@ class Soak:
         widget = self.docks["blur"]
         widget._enlarge.value = 1
         widget._kind.value = self.random.choice(("alpha1", "alpha2", "variance"))
-        widget._button.click()
+        widget._panel.button.click()
 
     def _move_threshold(self) -> None:
         slider = self.docks["blur"]._slider
@@ -268,7 +268,7 @@ class Soak:
     def _settle(self) -> None:
         """Close everything that is open."""
         deblur, mixer, blur = (self.docks[name] for name in WIDGETS)
-        wait(lambda: not deblur._task.is_running and not blur._task.is_running)
+        wait(lambda: not deblur._panel.task.is_running and not blur._panel.task.is_running)
         mixer.close_session("Closed.")
         # Not before all is quiet: an answer that is still on its way may bring a layer.
         wait(lambda: not our_threads())

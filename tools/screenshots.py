@@ -49,16 +49,16 @@ def wait(until: Callable[[], object], settle: float = 0.6, timeout: float = TIME
 def prepare_deblur(_: napari.Viewer, widget: DeblurWidget) -> None:
     """Deblur and show the split."""
     widget.run()
-    wait(lambda: not widget._task.is_running)
+    wait(lambda: not widget._panel.task.is_running)
     widget._comparison._check.setChecked(True)
 
 
 def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
     """Open, solo a dilation and lower a gain."""
     widget.open()
-    wait(widget._desk.isEnabled)
-    widget._desk.strips[0][1].number.setValue(0.6)
-    widget._desk.strips[0][3].mute.click()
+    wait(widget._controls.isEnabled)
+    widget._controls.strips[0][1].gain.number.setValue(0.6)
+    widget._controls.strips[0][3].mute.click()
     wanted = widget.state.strength, widget.state.effective()
     wait(lambda: _shown(widget) == wanted, settle=3)
 
@@ -68,7 +68,7 @@ def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
     widget._kind.value = "variance"
     widget._smoothing.value = 4
     widget.measure()
-    wait(lambda: not widget._task.is_running and not widget._choosing.is_busy)
+    wait(lambda: not widget._panel.task.is_running and not widget._choosing.is_running)
 
 
 def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None:
@@ -88,13 +88,13 @@ def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
     settings = widget._settings
     settings.preset.value = "smoke"
     settings.source.root.value, settings.run.value = folder / "photos", folder / "run"
-    settings.main["steps"].value = 100
-    settings.control("validate").value = 10
+    settings.fields["steps"].value = 100
+    settings.fields["validate"].value = 10
     wait(lambda: "kpac-3level" in settings.start.choices)
     widget.start()
     wait(lambda: widget._last is not None and widget._last.done >= 90, timeout=900)
     widget._pause.click()
-    wait(lambda: widget._task.is_paused)
+    wait(lambda: widget._panel.task.is_paused)
     viewer.reset_view()
 
 
@@ -107,13 +107,13 @@ def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
     options = SynthesisOptions(val=1, test=0, max_radius=8)
     finish(synthesise([folder / "photos"], folder / "pairs", options))
     controls = widget._controls
-    wait(lambda: {"kpac-3level", "kpac-2level"} <= set(controls.models.values))
+    wait(lambda: {"kpac-3level", "kpac-2level"} <= {value for _, value in controls.models.entries})
     controls.models.chosen = ("kpac-2level", "kpac-3level")
     controls.kind.value = "dpdd"
     controls.root.value = folder / "pairs"
     controls.methods.chosen = ("unsharp",)
     widget.run()
-    wait(lambda: not widget._task.is_running)
+    wait(lambda: not widget._panel.task.is_running)
     # The image is for everybody: no folder of this machine in it.
     controls.root.line_edit.value = "pairs"
 
@@ -121,13 +121,14 @@ def prepare_evaluate(_: napari.Viewer, widget: EvaluateWidget) -> None:
 def move_strength(_: napari.Viewer, widget: MixerWidget) -> Iterator[None]:
     """Pull the strength down to 0 and up again, then one gain; a frame at every stop."""
     widget.open()
-    wait(widget._desk.isEnabled)
-    desk = widget._desk
+    wait(widget._controls.isEnabled)
+    strength = widget._controls.strength.slider
+    gain = widget._controls.strips[0][0].gain.number
     ways = (
-        (desk.strength.setValue, np.linspace(desk.strength.value(), 0, 10).astype(int)),
-        (desk.strength.setValue, np.linspace(0, desk.strength.value(), 10).astype(int)),
-        (desk.strips[0][0].number.setValue, np.linspace(1, 0, 6)),
-        (desk.strips[0][0].number.setValue, np.linspace(0, 1, 6)),
+        (strength.setValue, np.linspace(strength.value(), 0, 10).astype(int)),
+        (strength.setValue, np.linspace(0, strength.value(), 10).astype(int)),
+        (gain.setValue, np.linspace(1, 0, 6)),
+        (gain.setValue, np.linspace(0, 1, 6)),
     )
     for move, stops in ways:
         for stop in stops.tolist():
@@ -139,7 +140,7 @@ def move_strength(_: napari.Viewer, widget: MixerWidget) -> Iterator[None]:
 
 def _shown(widget: MixerWidget) -> object:
     """Return the strength and gains of the image on display."""
-    made = widget._result.recipe.modulation
+    made = widget._shown.whole.recipe.modulation
     gains = np.broadcast_to(1.0 if made.gains is None else made.gains, (2, 5))
     return made.strength, tuple(map(tuple, gains.tolist()))
 

@@ -51,14 +51,14 @@ def drag(viewer, start, end, steps=4):
 
 
 def run(widget, qtbot):
-    qtbot.mouseClick(widget._button, LEFT)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.mouseClick(widget._panel.button, LEFT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
 
 
 def open_mixer(docked, qtbot):
     widget = docked(MixerWidget)
     qtbot.mouseClick(widget._open, LEFT)
-    qtbot.waitUntil(widget._desk.isEnabled, timeout=WAIT)
+    qtbot.waitUntil(widget._controls.isEnabled, timeout=WAIT)
     return widget
 
 
@@ -96,8 +96,9 @@ def test_a_draft_while_dragging_and_the_exact_image_at_rest(
     QTest.qWait(300)
     before, came = seen(viewer), []
     mixer._renderer.rendered.connect(lambda result, _: came.append(result.draft))
-    strip = mixer._desk.strips[0][2]
-    slider, middle = strip.slider, QPoint(strip.slider.width() // 2, strip.slider.height() // 2)
+    strip = mixer._controls.strips[0][2]
+    slider = strip.gain.slider
+    middle = QPoint(slider.width() // 2, slider.height() // 2)
     qtbot.mousePress(slider, LEFT, pos=middle)
     qtbot.mouseMove(slider, QPoint(middle.x(), slider.height() - 2))
     qtbot.waitUntil(lambda: bool(came), timeout=WAIT)
@@ -106,7 +107,7 @@ def test_a_draft_while_dragging_and_the_exact_image_at_rest(
     qtbot.waitUntil(lambda: not came[-1], timeout=WAIT)
     qtbot.mouseRelease(slider, LEFT, pos=QPoint(middle.x(), slider.height() - 2))
     rows = np.ones((2, 5))
-    rows[0, 2] = strip.gain
+    rows[0, 2] = strip.gain.value
     wanted = kpac.deblur(image, "tiny", modulation=kpac.Modulation(gains=rows)).image.astype(int)
     layer = result_of(viewer, "cup (mixer)")
     qtbot.waitUntil(lambda: layer.data.shape == wanted.shape, timeout=WAIT)
@@ -119,10 +120,10 @@ def test_without_live_preview_nothing_moves_before_the_slider_is_let_go(
     viewer, docked, tiny_model, cup, qtbot
 ):
     mixer = open_mixer(docked, qtbot)
-    mixer._desk.live.click()
+    mixer._controls.live.click()
     came = []
     mixer._renderer.rendered.connect(lambda result, _: came.append(result.draft))
-    slider = mixer._desk.strips[0][2].slider
+    slider = mixer._controls.strips[0][2].gain.slider
     middle = QPoint(slider.width() // 2, slider.height() // 2)
     qtbot.mousePress(slider, LEFT, pos=middle)
     qtbot.mouseMove(slider, QPoint(middle.x(), slider.height() - 2))
@@ -142,10 +143,10 @@ def test_what_is_on_screen_is_of_one_setting(viewer, docked, tiny_model, image, 
     layer = result_of(viewer, "cup (mixer)")
     shapes = []
     layer.events.data.connect(lambda event: shapes.append(layer.data.shape[:2]))
-    mixer._desk.strips[0][0].number.setFocus()
-    mixer._desk.strips[0][0].number.selectAll()
-    QTest.keyClicks(mixer._desk.strips[0][0].number, "0.2")
-    QTest.keyClick(mixer._desk.strips[0][0].number, Qt.Key.Key_Return)
+    mixer._controls.strips[0][0].gain.number.setFocus()
+    mixer._controls.strips[0][0].gain.number.selectAll()
+    QTest.keyClicks(mixer._controls.strips[0][0].gain.number, "0.2")
+    QTest.keyClick(mixer._controls.strips[0][0].gain.number, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: shapes[-1:] == [(384, 512)], timeout=WAIT)
     assert shapes[0][0] < 384
     assert shapes[0][1] < 512
@@ -156,15 +157,15 @@ def test_painting_with_the_brush_changes_only_there(viewer, docked, tiny_model, 
     mixer = open_mixer(docked, qtbot)
     viewer.reset_view()
     plain = result_of(viewer, "cup (mixer)").data.astype(int)
-    qtbot.mouseClick(mixer._desk.new_labels, LEFT)
+    qtbot.mouseClick(mixer._controls.new_labels, LEFT)
     labels = mixer._labels.layer
     labels.brush_size = 16
-    for strip in mixer._desk.strips[1]:
+    for strip in mixer._controls.strips[1]:
         qtbot.mouseClick(strip.mute, LEFT)
         qtbot.mouseClick(strip.mute, LEFT)
-        strip.number.selectAll()
-        QTest.keyClicks(strip.number, "0")
-        QTest.keyClick(strip.number, Qt.Key.Key_Return)
+        strip.gain.number.selectAll()
+        QTest.keyClicks(strip.gain.number, "0")
+        QTest.keyClick(strip.gain.number, Qt.Key.Key_Return)
     QTest.qWait(100)
     drag(viewer, on_canvas(viewer, 70, 90), on_canvas(viewer, 70, 105))
     mask = np.asarray(labels.data) == 1
@@ -183,20 +184,20 @@ def test_undo_by_key_and_a_recipe_that_replays(
     viewer, docked, tiny_model, cup, image, qtbot, tmp_path, monkeypatch
 ):
     mixer = open_mixer(docked, qtbot)
-    strip = mixer._desk.strips[0][3]
+    strip = mixer._controls.strips[0][3]
     qtbot.mouseClick(strip.solo, LEFT)
     QApplication.setActiveWindow(viewer.window._qt_window)
-    strip.slider.setFocus()
-    QTest.keyClick(strip.slider, Qt.Key.Key_PageDown)
-    assert strip.gain == 0.75
-    QTest.keyClick(strip.slider, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
-    qtbot.waitUntil(lambda: strip.gain == 1, timeout=WAIT)
+    strip.gain.slider.setFocus()
+    QTest.keyClick(strip.gain.slider, Qt.Key.Key_PageDown)
+    assert strip.gain.value == 0.75
+    QTest.keyClick(strip.gain.slider, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: strip.gain.value == 1, timeout=WAIT)
     assert strip.solo.isChecked()
     monkeypatch.setattr(
         "napari_kpac.widgets.mixer.widget.QFileDialog.getSaveFileName",
         lambda *_: (str(tmp_path / "look.json"), ""),
     )
-    qtbot.mouseClick(mixer._desk.buttons["Save"], LEFT)
+    qtbot.mouseClick(mixer._controls.buttons["Save"], LEFT)
     Image.fromarray(image).save(tmp_path / "cup.png")
     call = ["deblur", str(tmp_path / "cup.png"), "-o", str(tmp_path / "out.png")]
     assert main([*call, "--recipe", str(tmp_path / "look.json")]) == 0
@@ -221,7 +222,7 @@ def test_closing_everything_while_everything_runs(viewer, docked, tiny_model, im
     viewer.add_image(np.stack([image] * 6), name="stack", rgb=True)
     deblur, mixer = docked(DeblurWidget), docked(MixerWidget)
     qtbot.mouseClick(mixer._open, LEFT)
-    qtbot.mouseClick(deblur._button, LEFT)
+    qtbot.mouseClick(deblur._panel.button, LEFT)
     QTest.qWait(50)
     viewer.close()
     qtbot.waitUntil(lambda: not our_threads(), timeout=WAIT)

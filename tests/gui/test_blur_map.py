@@ -31,15 +31,15 @@ def widget(viewer, docked, tiny_model, half_blurred):
 
 def measure(widget, qtbot, kind="variance"):
     widget._kind.value = kind
-    qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.mouseClick(widget._panel.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     settle(widget, qtbot)
 
 
 def settle(widget, qtbot):
     """Wait until all that was asked for is on show."""
-    asked = (widget._choosing, widget._scoring, widget._errands)
-    qtbot.waitUntil(lambda: not any(each.is_busy for each in asked), timeout=WAIT)
+    asked = (widget._choosing, widget._scoring, widget._extras)
+    qtbot.waitUntil(lambda: not any(each.is_running for each in asked), timeout=WAIT)
 
 
 def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
@@ -55,7 +55,7 @@ def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
     widget._rule.value = "otsu"
     settle(widget, qtbot)
     assert (
-        widget._detection.threshold
+        widget._choice.detection.threshold
         == kpac.detect(half_blurred, source="variance", threshold_rule="otsu").threshold
     )
     widget._slider.setValue(0)
@@ -65,7 +65,7 @@ def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
     widget._smoothing.value = 2.0
     settle(widget, qtbot)
     assert not np.allclose(result_of(viewer, "half (blur)").data, expected.values)
-    qtbot.mouseClick(widget._actions["Regions"], Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(widget._regions, Qt.MouseButton.LeftButton)
     settle(widget, qtbot)
     regions = result_of(viewer, "half (blurred regions)")
     assert len(regions.features) >= 1
@@ -123,9 +123,9 @@ def test_saving_by_button_and_by_napari(viewer, widget, qtbot, tmp_path):
 
 def test_without_an_image_it_says_so(viewer, docked, tiny_model, qtbot):
     widget = docked(BlurMapWidget)
-    qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(widget._panel.button, Qt.MouseButton.LeftButton)
     assert "open an image" in widget._message.text()
-    assert not widget._actions["Save map"].isEnabled()
+    assert not widget._save.isEnabled()
 
 
 def test_a_recipe_opens_as_its_layers(viewer, tmp_path, tiny_model, qtbot):

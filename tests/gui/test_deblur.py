@@ -22,8 +22,8 @@ def click(qtbot, button):
 
 
 def run(qtbot, widget):
-    click(qtbot, widget._button)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    click(qtbot, widget._panel.button)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
 
 
 def test_one_button_gives_the_engine_s_result(viewer, widget, image, tiny_model, qtbot):
@@ -102,28 +102,28 @@ def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
         return original(self, tile, levels)
 
     monkeypatch.setattr(Stages, "_encode_tile", slow)
-    click(qtbot, widget._button)
-    assert widget._button.text() == "Cancel"
+    click(qtbot, widget._panel.button)
+    assert widget._panel.button.text() == "Cancel"
     qtbot.waitUntil(lambda: "Step" in widget._message.text(), timeout=WAIT)
-    click(qtbot, widget._button)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    click(qtbot, widget._panel.button)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     assert [layer.name for layer in viewer.layers] == ["stack"]
-    assert widget._button.text() == "Deblur"
+    assert widget._panel.button.text() == "Deblur"
     assert "Cancelled" in widget._message.text()
 
 
 def test_removing_the_image_while_running_leaves_no_orphan(viewer, widget, image, qtbot):
     viewer.add_image(image, name="cup")
-    click(qtbot, widget._button)
+    click(qtbot, widget._panel.button)
     viewer.layers.clear()
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     assert len(viewer.layers) == 0
     assert "removed" in widget._message.text()
 
 
 def test_closing_the_window_while_running(viewer, widget, image, qtbot):
     viewer.add_image(np.stack([image] * 4), name="stack", rgb=True)
-    click(qtbot, widget._button)
+    click(qtbot, widget._panel.button)
     viewer.close()
 
 
@@ -144,7 +144,7 @@ def test_errors_are_shown_and_the_window_lives(viewer, widget, qtbot, monkeypatc
     widget._image.value = result_of(viewer, "grey")
     run(qtbot, widget)
     assert "the card fell out" in widget._message.text()
-    assert widget._button.text() == "Deblur"
+    assert widget._panel.button.text() == "Deblur"
 
 
 def test_split_peek_and_difference(viewer, widget, image, qtbot):

@@ -31,14 +31,14 @@ def data(tmp_path):
 def widget(viewer, qtbot, tiny_model):
     widget = EvaluateWidget(viewer)
     viewer.window.add_dock_widget(widget, name="Evaluate", area="right")
-    qtbot.waitUntil(lambda: "tiny" in widget._controls.models.values, timeout=WAIT)
+    qtbot.waitUntil(lambda: "tiny" in dict(widget._controls.models.entries).values(), timeout=WAIT)
     widget._controls.models.chosen = ("tiny",)
     yield widget
     widget.release()
 
 
 def press(widget, qtbot):
-    qtbot.mouseClick(widget._button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(widget._panel.button, Qt.MouseButton.LeftButton)
 
 
 def evaluate(widget, data, qtbot, **changes):
@@ -46,7 +46,7 @@ def evaluate(widget, data, qtbot, **changes):
     widget._controls.root.value = data
     widget._controls.methods.chosen = ("unsharp",)
     press(widget, qtbot)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
 
 
 def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
@@ -88,7 +88,7 @@ def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
         np.testing.assert_allclose(difference, (result.data - sharp.data).mean(axis=2), atol=1e-6)
 
     widget.export(tmp_path / "out")
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     with (tmp_path / "out" / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(each["psnr"]) for each in rows] == pytest.approx(
@@ -105,10 +105,10 @@ def test_cancel_keeps_the_window_usable(widget, data, qtbot):
     press(widget, qtbot)
     qtbot.waitUntil(lambda: widget._images.content.rowCount() >= 2, timeout=WAIT)
     press(widget, qtbot)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     assert widget._message.text() == "Cancelled."
     assert widget._images.content.rowCount() < 3 * 5
-    assert widget._button.text() == "Evaluate"
+    assert widget._panel.button.text() == "Evaluate"
     assert not widget._export.isEnabled()
     evaluate(widget, data, qtbot)
     assert widget._export.isEnabled()
@@ -118,12 +118,12 @@ def test_mistakes_are_said_before_the_start(widget, qtbot, tmp_path):
     press(widget, qtbot)
     assert "choose the folder" in widget._message.text()
     widget._controls.root.value = tmp_path
-    widget._controls.noise.value = "much"
+    widget._controls.fields["noise"].value = "much"
     press(widget, qtbot)
     assert "noise" in widget._message.text()
-    widget._controls.noise.value = "0"
+    widget._controls.fields["noise"].value = "0"
     press(widget, qtbot)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     assert "no photographs" in widget._message.text()
 
 
@@ -137,12 +137,12 @@ def test_blur_detection_has_its_own_controls_and_columns(viewer, widget, qtbot, 
     assert not controls.blurred.visible
     controls.kind.value = "cuhk"
     assert controls.blurred.visible
-    assert not controls.noise.visible
+    assert not controls.fields["noise"].visible
     controls.root.value = tmp_path
     press(widget, qtbot)
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     assert "local variance" in widget._means.column_texts(0)
-    assert "average_precision" in widget._means.content.headings
+    assert "average_precision" in widget._means.headings
     widget._open(widget._images.order.index(0, 0))
     qtbot.waitUntil(lambda: "a: truth" in viewer.layers, timeout=WAIT)
     assert np.array_equal(result_of(viewer, "a: truth").data > 0, blurred)

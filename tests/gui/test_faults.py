@@ -14,8 +14,8 @@ from tests.gui.conftest import WAIT, result_of
 
 
 def run(widget, qtbot):
-    widget._button.click()
-    qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+    widget._panel.button.click()
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     return widget._message.text()
 
 
@@ -67,14 +67,14 @@ def test_mixing_with_too_little_memory(viewer, docked, tiny_model, image, qtbot,
         fail_above(128, patched)
         mixer._open.click()
         qtbot.waitUntil(lambda: "memory ran short" in mixer._message.text(), timeout=WAIT)
-        assert mixer._desk.isEnabled()
+        assert mixer._controls.isEnabled()
     # A render that fails for good is told of, and the next one works.
     with monkeypatch.context() as patched:
         fail_above(-1, patched, "decode")
-        mixer._desk.strips[0][0].number.setValue(0.5)
+        mixer._controls.strips[0][0].gain.number.setValue(0.5)
         qtbot.waitUntil(lambda: "out of memory" in mixer._message.text(), timeout=WAIT)
     assert mixer._renderer.is_alive
-    mixer._desk.strips[0][0].number.setValue(0.25)
+    mixer._controls.strips[0][0].gain.number.setValue(0.25)
     rows = np.ones((2, 5))
     rows[0, 0] = 0.25
     wanted = kpac.deblur(image, "tiny", modulation=kpac.Modulation(gains=rows)).image.astype(int)
@@ -100,13 +100,14 @@ def test_saving_where_nothing_can_be_saved(viewer, docked, tiny_model, image, qt
     blur = docked(BlurMapWidget)
     blur._kind.value = "variance"
     run(blur, qtbot)
-    qtbot.waitUntil(lambda: blur._detection is not None, timeout=WAIT)
+    qtbot.waitUntil(lambda: blur._choice is not None, timeout=WAIT)
     blur.save_map(tmp_path / "file" / "map.png")
     qtbot.waitUntil(lambda: "cannot write" in blur._message.text(), timeout=WAIT)
     mixer = docked(MixerWidget)
     mixer._open.click()
-    qtbot.waitUntil(mixer._desk.isEnabled, timeout=WAIT)
-    mixer._try(lambda: mixer.save_recipe(tmp_path / "file" / "recipe.json"))
+    qtbot.waitUntil(mixer._controls.isEnabled, timeout=WAIT)
+    with mixer._message.showing_errors():
+        mixer.save_recipe(tmp_path / "file" / "recipe.json")
     assert "cannot write" in mixer._message.text()
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -141,13 +142,15 @@ def test_the_sliders_work_on_what_was_measured(viewer, docked, tiny_model, image
     blur = docked(BlurMapWidget)
     blur._kind.value = "variance"
     run(blur, qtbot)
-    qtbot.waitUntil(lambda: blur._detection is not None, timeout=WAIT)
+    qtbot.waitUntil(lambda: blur._choice is not None, timeout=WAIT)
     stack = viewer.add_image(np.stack([image[..., 0]] * 3), name="stack")
     blur._image.value = stack
-    blur._button.click()
+    blur._panel.button.click()
     blur._smoothing.value = 3
     blur._decide()
-    qtbot.waitUntil(lambda: not blur._task.is_running and not blur._choosing.is_busy, timeout=WAIT)
+    qtbot.waitUntil(
+        lambda: not blur._panel.task.is_running and not blur._choosing.is_running, timeout=WAIT
+    )
     assert result_of(viewer, "flat (blur)").ndim == 2
     assert result_of(viewer, "stack (blur)").data.shape == (3, 96, 128)
 

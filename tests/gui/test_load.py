@@ -2,17 +2,21 @@
 
 import gc
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QWidget
 
 import napari_kpac as kpac
 from benchmarks.soak import Sample, Soak, judge
+from napari_kpac.core.progress import Progress
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
+from napari_kpac.widgets.task import Task
 from tests.gui.conftest import WAIT, our_threads, result_of
 
 KINDS = (DeblurWidget, MixerWidget, BlurMapWidget)
@@ -42,22 +46,22 @@ def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, i
         viewer.add_image(pixels, name="cup")
         docks.append([dock(viewer, kind, qtbot) for kind in KINDS])
     for deblur, mixer, blur in docks:  # everything at once
-        deblur._button.click()
+        deblur._panel.button.click()
         mixer._open.click()
         blur._kind.value = "variance"
-        blur._button.click()
+        blur._panel.button.click()
     for deblur, mixer, blur in docks:
         qtbot.waitUntil(
             lambda deblur=deblur, blur=blur: (
-                not deblur._task.is_running and not blur._task.is_running
+                not deblur._panel.task.is_running and not blur._panel.task.is_running
             ),
             timeout=WAIT,
         )
-        qtbot.waitUntil(mixer._desk.isEnabled, timeout=WAIT)
+        qtbot.waitUntil(mixer._controls.isEnabled, timeout=WAIT)
     # The sliders of each move its own image.
     wanted = []
     for number, (_, mixer, _) in enumerate(docks):
-        mixer._desk.strips[number][0].number.setValue(0.25)
+        mixer._controls.strips[number][0].gain.number.setValue(0.25)
         rows = np.ones((2, 5))
         rows[number, 0] = 0.25
         steered = kpac.Modulation(gains=rows)
@@ -70,11 +74,11 @@ def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, i
         qtbot.waitUntil(lambda viewer=viewer: len(viewer.layers) == 5, timeout=WAIT)
         assert result_of(viewer, "cup (blur)").data.shape == image.shape[:2]
     # What one window does ends with it; the other goes on.
-    docks[0][0]._button.click()
+    docks[0][0]._panel.button.click()
     viewers[0].close()
     before = result_of(viewers[1], "cup (deblurred)")
     before.data = np.zeros_like(before.data)
-    docks[1][0]._button.click()
+    docks[1][0]._panel.button.click()
     qtbot.waitUntil(lambda: before.data.any(), timeout=WAIT)
     assert np.array_equal(before.data, kpac.deblur(images[1], "tiny").image)
     assert "Done" in docks[1][0]._message.text()
@@ -95,6 +99,28 @@ def test_a_closed_dock_ends_in_the_windows_thread(viewer, tiny_model, kind, qtbo
     collector.join()
     qtbot.waitUntil(lambda: bool(ended), timeout=WAIT)
     assert ended == [threading.main_thread()]
+
+
+def test_a_task_that_is_collected_stops_its_work(qapp):
+    """Nobody asks a task before the garbage collector takes it and its window."""
+    begun, steps = threading.Event(), []
+
+    def work():
+        for number in range(1000):
+            steps.append(number)
+            begun.set()
+            yield Progress(number, 1000, "working")
+            time.sleep(0.01)
+
+    window = QWidget()
+    window.itself = window
+    Task(window).start(work)
+    begun.wait(WAIT / 1000)
+    del window
+    gc.collect()
+    for thread in our_threads():
+        thread.join(WAIT / 1000)
+    assert 0 < len(steps) < 1000
 
 
 @pytest.mark.long

@@ -24,13 +24,14 @@ def mixer(viewer, docked, tiny_model, image, qtbot):
     renderer = widget._renderer
     widget.release()
     if renderer is not None:
-        renderer.close(wait=10)
+        renderer.close()
+        renderer.join(10)
         assert not renderer.is_alive
 
 
 def open_it(widget, qtbot):
     qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(widget._desk.isEnabled, timeout=WAIT)
+    qtbot.waitUntil(widget._controls.isEnabled, timeout=WAIT)
 
 
 def shown(viewer):
@@ -46,21 +47,21 @@ def expect(viewer, qtbot, image, modulation):
 
 
 def is_shown(viewer, wanted):
-    """Return True if the whole image is shown and is this one."""
+    """Return True if the whole image is on show and is this one."""
     found = shown(viewer)
     return found.shape == wanted.shape and np.abs(found - wanted.astype(int)).max() <= 1
 
 
 def test_opening_shows_the_plain_result_and_all_maps(viewer, mixer, image, qtbot):
     expect(viewer, qtbot, image, None)
-    assert len(mixer._desk.strips) == 2
-    assert [len(strips) for strips in mixer._desk.strips] == [5, 5]
-    qtbot.waitUntil(lambda: not mixer._desk.strips[0][0].thumbnail.icon().isNull())
-    assert len(mixer._desk.betas[0].values) == 4
+    assert len(mixer._controls.strips) == 2
+    assert [len(strips) for strips in mixer._controls.strips] == [5, 5]
+    qtbot.waitUntil(lambda: not mixer._controls.strips[0][0].thumbnail.icon().isNull())
+    assert len(mixer._controls.betas[0].values) == 4
 
 
 def test_dragging_a_slider_moves_the_image(viewer, mixer, image, qtbot):
-    slider = mixer._desk.strips[1][2].slider
+    slider = mixer._controls.strips[1][2].gain.slider
     before = shown(viewer).copy()
     middle = QPoint(slider.width() // 2, slider.height() // 2)
     qtbot.mousePress(slider, Qt.MouseButton.LeftButton, pos=middle)
@@ -68,7 +69,7 @@ def test_dragging_a_slider_moves_the_image(viewer, mixer, image, qtbot):
     qtbot.mouseRelease(
         slider, Qt.MouseButton.LeftButton, pos=QPoint(middle.x(), slider.height() - 2)
     )
-    gain = mixer._desk.strips[1][2].gain
+    gain = mixer._controls.strips[1][2].gain.value
     assert gain < 1
     rows = np.ones((2, 5))
     rows[1, 2] = gain
@@ -76,29 +77,29 @@ def test_dragging_a_slider_moves_the_image(viewer, mixer, image, qtbot):
     assert not np.array_equal(shown(viewer), before)
     slider.setFocus()
     qtbot.keyClick(slider, Qt.Key.Key_Up)
-    assert mixer._desk.strips[1][2].gain > gain
+    assert mixer._controls.strips[1][2].gain.value > gain
 
 
 def test_solo_mute_link_presets_strength_undo(viewer, mixer, image, qtbot):
     ones = [1.0] * 5
-    qtbot.mouseClick(mixer._desk.strips[0][1].solo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._controls.strips[0][1].solo, Qt.MouseButton.LeftButton)
     expect(viewer, qtbot, image, kpac.Modulation(gains=[[0, 1, 0, 0, 0], ones]))
-    qtbot.mouseClick(mixer._desk.strips[0][1].solo, Qt.MouseButton.LeftButton)
-    qtbot.mouseClick(mixer._desk.strips[1][4].mute, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._controls.strips[0][1].solo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._controls.strips[1][4].mute, Qt.MouseButton.LeftButton)
     expect(viewer, qtbot, image, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
-    mixer._desk.link.setChecked(True)
-    mixer._desk.strips[0][0].number.setValue(0.25)
+    mixer._controls.link.setChecked(True)
+    mixer._controls.strips[0][0].gain.number.setValue(0.25)
     both = [[0.25, 1, 1, 1, 1], [0.25, 1, 1, 1, 0]]
     expect(viewer, qtbot, image, kpac.Modulation(gains=both))
-    mixer._desk.strength_number.setValue(0.5)
+    mixer._controls.strength.number.setValue(0.5)
     expect(viewer, qtbot, image, kpac.Modulation(gains=both, strength=0.5))
     mixer.undo()
     mixer.undo()
     expect(viewer, qtbot, image, kpac.Modulation(gains=[ones, [1, 1, 1, 1, 0]]))
     mixer.redo()
     expect(viewer, qtbot, image, kpac.Modulation(gains=both))
-    mixer._desk.preset.setCurrentText("only dilation 3")
-    mixer._desk.preset.activated.emit(mixer._desk.preset.currentIndex())
+    mixer._controls.preset.setCurrentText("only dilation 3")
+    mixer._controls.preset.activated.emit(mixer._controls.preset.currentIndex())
     expect(viewer, qtbot, image, kpac.Modulation(gains=[0, 0, 1, 0, 0]))
     mixer.reset()
     expect(viewer, qtbot, image, None)
@@ -106,13 +107,13 @@ def test_solo_mute_link_presets_strength_undo(viewer, mixer, image, qtbot):
 
 def test_painting_acts_only_where_it_is(viewer, mixer, image, qtbot):
     plain = shown(viewer).astype(int)
-    qtbot.mouseClick(mixer._desk.new_labels, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._controls.new_labels, Qt.MouseButton.LeftButton)
     labels = mixer._labels.layer
     assert labels.data.shape == (96, 128)
     np.testing.assert_allclose(labels.scale, (0.5, 0.5))
-    assert mixer._desk.label.value() == 1
+    assert mixer._controls.label.value() == 1
     for index in range(5):
-        mixer._desk.strips[0][index].number.setValue(0)
+        mixer._controls.strips[0][index].gain.number.setValue(0)
     labels.brush_size = 24
     labels.paint((80, 110), 1)
     mask = np.asarray(labels.data)
@@ -125,7 +126,7 @@ def test_painting_acts_only_where_it_is(viewer, mixer, image, qtbot):
 
 
 def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, image, qtbot):
-    qtbot.mouseClick(mixer._desk.strips[0][2].thumbnail, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(mixer._controls.strips[0][2].thumbnail, Qt.MouseButton.LeftButton)
     layer = result_of(viewer, "α3 of block 1")
     assert layer.data.shape == (12, 16)
     np.testing.assert_allclose(layer.scale, (4, 4))
@@ -144,9 +145,9 @@ def test_a_map_as_a_layer_and_a_layer_as_a_map(viewer, mixer, image, qtbot):
 
 
 def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, image, qtbot, tmp_path):
-    mixer._desk.strips[0][0].number.setValue(0.5)
-    mixer._desk.strips[1][3].number.setValue(1.5)
-    mixer._desk.strength_number.setValue(0.8)
+    mixer._controls.strips[0][0].gain.number.setValue(0.5)
+    mixer._controls.strips[1][3].gain.number.setValue(1.5)
+    mixer._controls.strength.number.setValue(0.8)
     rows = [[0.5, 1, 1, 1, 1], [1, 1, 1, 1.5, 1]]
     expect(viewer, qtbot, image, kpac.Modulation(gains=rows, strength=0.8))
     mixer.save_recipe(tmp_path / "look.json")
@@ -161,13 +162,14 @@ def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, image, qtbot, tmp
     mixer.load_recipe(tmp_path / "look.json")
     expect(viewer, qtbot, image, kpac.Modulation(gains=rows, strength=0.8))
     (tmp_path / "bad.json").write_text("{}")
-    mixer._try(lambda: mixer.load_recipe(tmp_path / "bad.json"))
+    with mixer._message.showing_errors():
+        mixer.load_recipe(tmp_path / "bad.json")
     assert "bad.json" in mixer._message.text()
 
 
 def test_what_was_tuned_here_runs_on_a_folder_and_comes_back(viewer, mixer, image, qtbot, tmp_path):
-    mixer._desk.strips[0][2].number.setValue(0.25)
-    mixer._desk.strength_number.setValue(1.2)
+    mixer._controls.strips[0][2].gain.number.setValue(0.25)
+    mixer._controls.strength.number.setValue(1.2)
     wanted = kpac.Modulation(gains=[[1, 1, 0.25, 1, 1], [1] * 5], strength=1.2)
     expect(viewer, qtbot, image, wanted)
     mixer.save_recipe(tmp_path / "look.json")
@@ -202,10 +204,10 @@ def test_slices_new_data_and_removal(viewer, mixer, qtbot):
         data = result_of(viewer, "stack (mixer)").data
         return data.shape == (1, 48, 64) and np.abs(data[0].astype(int) - wanted[index]).max() <= 1
 
-    first = mixer._material.index[0]
+    first = mixer._opened.index[0]
     qtbot.waitUntil(lambda: slice_is_shown(first), timeout=WAIT)
     viewer.dims.set_current_step(0, 2)
-    qtbot.waitUntil(lambda: mixer._material.index == (2,) and slice_is_shown(2), timeout=WAIT)
+    qtbot.waitUntil(lambda: mixer._opened.index == (2,) and slice_is_shown(2), timeout=WAIT)
     viewer.layers.remove(layer)
     assert mixer._renderer is None
     assert "removed" in mixer._message.text()
@@ -222,7 +224,7 @@ def test_another_model_is_opened_by_itself(viewer, mixer, image, own_models, qtb
     mixer._model.value = "other"
     wanted = kpac.deblur(image, "other").image.astype(int)
     qtbot.waitUntil(lambda: is_shown(viewer, wanted), timeout=WAIT)
-    assert mixer._desk.shape == (1, 2)
+    assert mixer._controls.shape == (1, 2)
 
 
 def test_closing_the_window_while_opening(viewer, docked, tiny_model, image, qtbot):
@@ -270,7 +272,7 @@ UNFINISHED = """
 import threading, torch
 from qtpy.QtCore import QCoreApplication
 from napari_kpac.core.errors import CancelledError
-from napari_kpac.widgets.mixer.live import LiveRenderer
+from napari_kpac.widgets.mixer.renderer import LiveRenderer
 
 class Busy:
     begun, cancelled = threading.Event(), False

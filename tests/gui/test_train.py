@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QDockWidget, QFileDialog
+from qtpy.QtWidgets import QDockWidget, QFileDialog, QLabel
 from safetensors.numpy import load_file
 from skimage import data
 
@@ -19,8 +19,8 @@ from napari_kpac.training import TrainOptions, resume, train
 from napari_kpac.training.run_folder import RunFolder
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.train import TrainWidget
-from napari_kpac.widgets.train.history import MOST, History, Line
-from napari_kpac.widgets.train.settings import ELSEWHERE, SHOWN
+from napari_kpac.widgets.train.run import MAX_POINTS, History, Line
+from napari_kpac.widgets.train.settings import ELSEWHERE, OWN, folded_options
 from napari_kpac.widgets.train.widget import PREVIEW
 from tests.gui.conftest import WAIT, our_threads, result_of
 
@@ -50,8 +50,8 @@ def widget(viewer, qtbot, tiny_model, photos, tmp_path):
     settings = made._settings
     qtbot.waitUntil(lambda: "tiny" in settings.start.choices, timeout=WAIT)
     for name, value in TINY.items():
-        settings.control(name).value = value
-    settings.main["steps"].value = 12
+        settings.fields[name].value = value
+    settings.fields["steps"].value = 12
     settings.source.root.value = photos
     settings.name.value = "mine"
     settings.run.value = tmp_path / "run"
@@ -79,7 +79,7 @@ def click(qtbot, button):
 
 
 def idle(widget):
-    return not widget._task.is_running and not widget._installer.is_running
+    return not widget._panel.task.is_running and not widget._installer.is_running
 
 
 def start(qtbot, widget):
@@ -116,23 +116,24 @@ def test_a_run_from_start_to_the_model_in_every_list(viewer, widget, docked, pho
     assert np.array_equal(preview.data, last)
     assert preview.data.shape == (32, 96, 3)
     curves = widget._curves
-    qtbot.waitUntil(lambda: len(points(curves._loss)) == 12, timeout=WAIT)
-    assert points(curves._error) == [4, 8, 12]
-    assert sorted(curves._alphas) == [(block, index) for block in (1, 2) for index in range(1, 6)]
-    assert (np.asarray(curves._input.getData()[1]) > 0).all()
-    assert curves.alphas[2].isVisible()
+    qtbot.waitUntil(lambda: len(points(curves.curves["loss"])) == 12, timeout=WAIT)
+    assert points(curves.curves["mae"]) == [4, 8, 12]
+    alphas = [f"block {block} alpha {index}" for block in (1, 2) for index in range(1, 6)]
+    assert sorted(curves.curves) == sorted(["loss", "smooth loss", "mae", "input mae", *alphas])
+    assert (np.asarray(curves.curves["input mae"].getData()[1]) > 0).all()
+    assert curves.plots["block 2"].isVisible()
 
     # The model that is in the lists works.
     deblur._model.value = "mine"
     viewer.add_image(read_image(photos / "0.png"), name="photo")
     deblur._image.value = result_of(viewer, "photo")
-    click(qtbot, deblur._button)
-    qtbot.waitUntil(lambda: not deblur._task.is_running, timeout=WAIT)
+    click(qtbot, deblur._panel.button)
+    qtbot.waitUntil(lambda: not deblur._panel.task.is_running, timeout=WAIT)
     assert "photo (deblurred)" in [layer.name for layer in viewer.layers]
 
 
 def test_pause_lets_nothing_happen_until_it_goes_on(widget, qtbot):
-    widget._settings.main["steps"].value = 100_000
+    widget._settings.fields["steps"].value = 100_000
     start(qtbot, widget)
     qtbot.waitUntil(lambda: steps_done(widget) > 0, timeout=WAIT)
     click(qtbot, widget._pause)
@@ -146,7 +147,7 @@ def test_pause_lets_nothing_happen_until_it_goes_on(widget, qtbot):
     qtbot.waitUntil(lambda: steps_done(widget) > done, timeout=WAIT)
     assert widget._pause.text() == "Pause"
     click(qtbot, widget._pause)
-    qtbot.waitUntil(lambda: widget._task.is_paused, timeout=WAIT)
+    qtbot.waitUntil(lambda: widget._panel.task.is_paused, timeout=WAIT)
     click(qtbot, widget._stop)
     qtbot.waitUntil(lambda: idle(widget), timeout=WAIT)
     assert f"Stopped after {steps_done(widget)} of 100000" in widget._message.text()
@@ -174,8 +175,9 @@ def test_a_run_that_was_stopped_and_resumed_is_the_same_run(
     assert "“mine” is in every list" in widget._message.text()
     # How many processes were fastest is decided once for a run.
     assert widget._settings.chosen()[:2] == (replace(options, devices=1), run)
-    assert widget._history.loss.steps[-1] == 12
-    assert widget._history.loss.steps == sorted(set(widget._history.loss.steps))
+    steps = widget._history.lines["loss"].steps
+    assert steps[-1] == 12
+    assert steps == sorted(set(steps))
     for name in ("last.safetensors", "ema.safetensors"):
         expected, found = load_file(tmp_path / "straight" / name), load_file(run / name)
         assert expected.keys() == found.keys()
@@ -187,7 +189,7 @@ def test_install_the_best_so_far_and_replace_it_at_the_end(widget, qtbot, slow_s
     start(qtbot, widget)
     qtbot.waitUntil(widget._install.isEnabled, timeout=WAIT)
     click(qtbot, widget._pause)
-    qtbot.waitUntil(lambda: widget._task.is_paused, timeout=WAIT)
+    qtbot.waitUntil(lambda: widget._panel.task.is_paused, timeout=WAIT)
     click(qtbot, widget._install)
     qtbot.waitUntil(lambda: not widget._installer.is_running, timeout=WAIT)
     assert "“mine” is in every list" in widget._message.text()
@@ -203,11 +205,11 @@ def test_install_the_best_so_far_and_replace_it_at_the_end(widget, qtbot, slow_s
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda s: setattr(s.control("crop_size"), "value", 36), "multiples of 8"),
-        (lambda s: setattr(s.control("learning_rate"), "value", "fast"), "'fast'"),
-        (lambda s: setattr(s.control("learning_rate"), "value", "7"), "learning_rate=7.0"),
+        (lambda s: setattr(s.fields["crop_size"], "value", 36), "multiples of 8"),
+        (lambda s: setattr(s.fields["learning_rate"], "value", "fast"), "'fast'"),
+        (lambda s: setattr(s.fields["learning_rate"], "value", "7"), "learning_rate=7.0"),
         (lambda s: setattr(s.name, "value", "a name"), "letters, digits"),
-        (lambda s: setattr(s.main["steps"], "value", 0), "at least one step"),
+        (lambda s: setattr(s.fields["steps"], "value", 0), "at least one step"),
         (lambda s: setattr(s.run.line_edit, "value", ""), "choose a run folder"),
         (lambda s: setattr(s.source.root.line_edit, "value", ""), "choose a folder"),
         (lambda s: setattr(s.source.kind, "value", "layers"), "no image layer"),
@@ -217,7 +219,7 @@ def test_what_makes_no_sense_is_refused_before_the_start(widget, qtbot, tmp_path
     change(widget._settings)
     click(qtbot, widget._start)
     assert words in widget._message.text()
-    assert not widget._task.is_running
+    assert not widget._panel.task.is_running
     assert widget._start.isEnabled()
     assert not (tmp_path / "run").exists()
 
@@ -227,8 +229,8 @@ def test_what_makes_no_sense_is_refused_before_the_start(widget, qtbot, tmp_path
     [
         (lambda s: setattr(s.source.root, "value", "/no/such/folder"), "/no/such/folder"),
         (lambda s: setattr(s.name, "value", "tiny"), "choose another name"),
-        (lambda s: setattr(s.control("crop_size"), "value", 96), "need"),
-        (lambda s: setattr(s.control("fine_steps"), "value", 5), "VGG"),
+        (lambda s: setattr(s.fields["crop_size"], "value", 96), "need"),
+        (lambda s: setattr(s.fields["fine_steps"], "value", 5), "VGG"),
         (lambda s: setattr(s.source.kind, "value", "dpdd"), "train_c"),
     ],
 )
@@ -296,12 +298,12 @@ def test_open_layers_as_photographs(viewer, widget, qtbot, photos, tmp_path):
         viewer.add_image(read_image(path), name=path.stem)
     viewer.add_image(np.zeros((50, 50)), name="made", metadata={"napari_kpac": {}})
     widget._settings.source.kind.value = "layers"
-    widget._settings.control("crop_size").value = 96
+    widget._settings.fields["crop_size"].value = 96
     start(qtbot, widget)
     qtbot.waitUntil(lambda: idle(widget), timeout=WAIT)
     assert "need" in widget._message.text()
     assert not (tmp_path / "run" / "data").exists()
-    widget._settings.control("crop_size").value = 32
+    widget._settings.fields["crop_size"].value = 32
     start(qtbot, widget)
     qtbot.waitUntil(lambda: idle(widget), timeout=WAIT)
     assert "in every list" in widget._message.text()
@@ -313,7 +315,7 @@ def test_open_layers_as_photographs(viewer, widget, qtbot, photos, tmp_path):
 
 @pytest.mark.parametrize("how", ["window", "dock"])
 def test_closing_while_it_runs_keeps_the_run(viewer, widget, qtbot, how):
-    widget._settings.main["steps"].value = 100_000
+    widget._settings.fields["steps"].value = 100_000
     start(qtbot, widget)
     qtbot.waitUntil(lambda: steps_done(widget) > 1, timeout=WAIT)
     run = widget._run
@@ -336,31 +338,32 @@ def test_presets_and_start_models_fill_in_the_rest(widget, qtbot):
     settings = widget._settings
     settings.preset.value = "finetune"
     assert settings.start.value == "default"
-    assert settings.main["steps"].value == 2000
-    assert settings.control("validate_every").value == 100
-    assert settings.control("channels").value == 48
+    assert settings.fields["steps"].value == 2000
+    assert settings.fields["validate_every"].value == 100
+    assert settings.fields["channels"].value == 48
     settings.start.value = "tiny"
     config = next(entry.config for entry in kpac.models() if entry.name == "tiny")
-    assert settings.control("channels").value == config.channels
-    assert settings.control("blocks").value == config.blocks
+    assert settings.fields["channels"].value == config.channels
+    assert settings.fields["blocks"].value == config.blocks
     settings.preset.value = "paper"
     assert settings.source.kind.value == "dpdd"
-    assert settings.control("betas").value == "0.9,0.99"
+    assert settings.fields["betas"].value == "0.9,0.99"
     assert settings.chosen()[0].betas == (0.9, 0.99)
     settings.name.value = "another"
     assert settings.chosen()[1].name == "run"
 
 
 def test_every_option_has_its_place(widget):
-    shown = {name for controls in widget._settings.sections.values() for name in controls.values}
-    assert shown.isdisjoint((*SHOWN, *ELSEWHERE))
-    assert shown | {*SHOWN, *ELSEWHERE} == {item.name for item in fields(TrainOptions)}
+    folded = [name for names in folded_options().values() for name in names]
+    places = [*OWN, *ELSEWHERE, "steps", *folded]
+    assert sorted(places) == sorted(item.name for item in fields(TrainOptions))
+    assert set(widget._settings.fields.values) == {"steps", *folded}
 
 
 def test_the_plots_follow_the_theme(viewer, widget):
-    before = widget._curves.loss.backgroundBrush().color().name()
+    before = widget._curves.backgroundBrush().color().name()
     viewer.theme = "light"
-    assert widget._curves.loss.backgroundBrush().color().name() != before
+    assert widget._curves.backgroundBrush().color().name() != before
 
 
 def test_without_pyqtgraph_it_trains_without_curves(viewer, qtbot, monkeypatch, photos, tmp_path):
@@ -368,12 +371,12 @@ def test_without_pyqtgraph_it_trains_without_curves(viewer, qtbot, monkeypatch, 
     monkeypatch.delitem(sys.modules, "napari_kpac.widgets.train.curves", raising=False)
     made = TrainWidget(viewer)
     viewer.window.add_dock_widget(made, name="Train", area="right")
-    assert "pip install" in made._curves.text()
+    assert any("pip install" in label.text() for label in made.findChildren(QLabel))
     made._settings.source.root.value = photos
     made._settings.run.value = tmp_path / "run"
     for name, value in TINY.items():
-        made._settings.control(name).value = value
-    made._settings.main["steps"].value = 2
+        made._settings.fields[name].value = value
+    made._settings.fields["steps"].value = 2
     start(qtbot, made)
     qtbot.waitUntil(lambda: idle(made), timeout=WAIT)
     assert "in every list" in made._message.text()
@@ -382,11 +385,11 @@ def test_without_pyqtgraph_it_trains_without_curves(viewer, qtbot, monkeypatch, 
 
 def test_long_lines_are_thinned_and_stay_true():
     line = Line()
-    for step in range(1, 10 * MOST + 1):
+    for step in range(1, 10 * MAX_POINTS + 1):
         line.add(step, float(step))
-    assert len(line.steps) < MOST
+    assert len(line.steps) < MAX_POINTS
     np.testing.assert_allclose(line.values, line.steps, rtol=0.01, atol=20)
-    assert line.steps[-1] > 9.9 * MOST
+    assert line.steps[-1] > 9.9 * MAX_POINTS
     line.cut(100)
     assert max(line.steps) < 100
 
@@ -397,13 +400,14 @@ def test_a_history_reads_a_table():
         {"step": 10, "loss": 0.3, "block 1 alpha 2": 0.5},
         {"step": 20, "loss": 0.2, "block 1 alpha 2": 0.5, "mae": 0.1, "input mae": 0.4},
     ]
-    history.load(rows)
-    assert history.loss.values == [0.3, 0.2]
-    assert history.error.steps == [20]
-    assert history.input_error.values == [0.4]
-    np.testing.assert_allclose(history.alphas[1, 2].values, [0.5, 0.5])
+    for row in rows:
+        history.add_row(row)
+    assert history.lines["loss"].values == [0.3, 0.2]
+    assert history.lines["mae"].steps == [20]
+    assert history.lines["input mae"].values == [0.4]
+    np.testing.assert_allclose(history.lines["block 1 alpha 2"].values, [0.5, 0.5])
     history.cut(20)
-    assert history.loss.steps == [10]
+    assert history.lines["loss"].steps == [10]
 
 
 def test_opening_the_widget_does_not_need_torch():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from npe2 import PluginManager
 
-from napari_kpac.widgets.demo import fill
+from napari_kpac.widgets.samples import fill_demo
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def viewer():
 def test_the_demo_fills_a_real_window(viewer):
     image = np.zeros((32, 48, 3), np.uint8)
     alpha = np.random.default_rng(0).random((2, 5, 32, 48), dtype=np.float32)
-    fill(viewer, image, image + 200, alpha, alpha[0, 0])
+    fill_demo(viewer, image, image + 200, alpha, alpha[0, 0])
     names = [layer.name for layer in viewer.layers]
     assert names == ["input", "alpha of block 1", "alpha of block 2", "blur map", "deblurred"]
     shot = viewer.screenshot(canvas_only=True, flash=False)

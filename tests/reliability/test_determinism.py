@@ -62,8 +62,8 @@ def test_window_terminal_and_python_agree(
     for name in ("a.png", "deep.tif"):
         pixels = read_image(source / name)
         widget._image.value = viewer.add_image(pixels, name=name)
-        widget._button.click()
-        qtbot.waitUntil(lambda: not widget._task.is_running, timeout=WAIT)
+        widget._panel.button.click()
+        qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
         shown = viewer.layers[f"{name} (deblurred)"]
         written = read_image(tmp_path / "out" / name)
         here = kpac.deblur(pixels, models[0], device="cpu")

@@ -168,9 +168,9 @@ def _demo(given: argparse.Namespace) -> None:
     alpha = result.alpha_at_image()
     blur = kpac.blur_map(image)
     if not given.headless and _has_display():
-        from napari_kpac.widgets.demo import show
+        from napari_kpac.widgets.samples import show_demo
 
-        show(image, result.image, alpha, blur)
+        show_demo(image, result.image, alpha, blur)
         return
     written = [
         write_image(given.output / "input.png", image),

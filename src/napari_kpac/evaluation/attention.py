@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from napari_kpac.core.units import RadiusBin
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.detection.estimators import local_variance_blur
 from napari_kpac.detection.scores import Curve
-from napari_kpac.evaluation.benchmark import BINS, Bin, inside, textured
+from napari_kpac.evaluation.benchmark import BINS, inside, textured
 from napari_kpac.evaluation.methods import ModelMethod
 from napari_kpac.evaluation.metrics import (
     Doubles,
@@ -66,7 +67,7 @@ def cost_column(muted: str, place: str = EVERYWHERE) -> str:
     return f"{COST} {muted} {place}".rstrip()
 
 
-def bin_place(where: Bin) -> str:
+def bin_place(where: RadiusBin) -> str:
     """Return the name of a bin as a range of radii."""
     return f"at {where.label} px"
 

@@ -1,19 +1,25 @@
-"""What the Blur map widget computes in threads: the choice, its scores, its regions.
+"""Parts of the Blur map widget: what it computes in threads, and its histogram.
 
 Not for: controls and layers (blur_map.py).
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from qtpy.QtGui import QColor, QPainter
+from qtpy.QtWidgets import QWidget
 
 from napari_kpac.core.options import DetectionOptions
 from napari_kpac.core.progress import Steps
 from napari_kpac.widgets import preferences
+
+BELOW, ABOVE, LINE = QColor("#7f8fa6"), QColor("#e08a3c"), QColor("#d64545")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +29,7 @@ class Choice:
     measured: Any
     """What it was made from."""
     detection: Any
+    """A Detection: options, map, threshold."""
     mask: npt.NDArray[np.uint8]
     share: float
     """Of the image that is blurred."""
@@ -83,5 +90,54 @@ def find_regions(detection: Any, scale: tuple[float, ...], units: list[str]) -> 
     return labels, region_table(regions)
 
 
+def save(
+    detection: Any,
+    path: str | Path,
+    kind: Any,
+    image: Any,
+    scale: tuple[float, ...],
+    units: list[str],
+) -> list[Path]:
+    """Write the map of a detection; model and settings go into the file."""
+    from napari_kpac.detection.files import export
+
+    record = json.dumps(detection.to_dict())
+    return export(
+        path, detection.values, kind, image, scale, units, record, reading=detection.options
+    )
+
+
 def _number(value: float | None) -> str:
     return "not defined" if value is None else f"{value:.3f}"
+
+
+class HistogramPlot(QWidget):
+    """Draws counts over 0..1; what lies above the threshold is coloured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: npt.NDArray[Any] = np.zeros(0)
+        self._threshold = 0.5
+        self.setFixedHeight(70)
+        self.setToolTip("How often each blur value occurs; orange counts as blurred.")
+
+    def show_histogram(self, counts: npt.NDArray[Any], threshold: float) -> None:
+        """Show these counts."""
+        self._counts, self._threshold = np.asarray(counts, float), threshold
+        self.update()
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
+        """Draw bars (on a root scale, so that small ones show) and the threshold."""
+        del event
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), self.palette().base())
+        width, height = self.width(), self.height()
+        if len(self._counts) and self._counts.max() > 0:
+            heights = np.sqrt(self._counts / self._counts.max()) * (height - 4)
+            step = width / len(heights)
+            for index, tall in enumerate(heights):
+                colour = ABOVE if (index + 0.5) / len(heights) >= self._threshold else BELOW
+                left = int(index * step)
+                painter.fillRect(left, int(height - tall), max(1, int(step + 1)), int(tall), colour)
+            painter.fillRect(int(self._threshold * (width - 1)), 0, 2, height, LINE)
+        painter.end()

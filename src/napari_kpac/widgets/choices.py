@@ -1,4 +1,4 @@
-"""What the combo boxes offer: layers, models, devices, range rules.
+"""What the combo boxes offer: layers, models, devices.
 
 Not for: what is done with the choice.
 """
@@ -11,68 +11,63 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import ComboBox
-from napari.layers import Image, Labels, Layer, Shapes
+from napari.layers import Image, Labels, Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
+from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.signals import catalogue
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
 
-RANGES = (
-    ("automatic", "auto"),
-    ("contrast limits of the layer", "contrast"),
-    ("full range of the data type", "dtype"),
-    ("0 to 1", "unit"),
-    ("percentiles of the stack", "percentile"),
-)
+
+NO_IMAGE = "there is no image layer: open an image first (File > Open)"
 
 
 class LayerBox(ComboBox):
-    """A combo box of the viewer's layers of some type, which follows the viewer."""
+    """A combo box of the viewer's layers of some type, which follows the viewer.
+
+    ``optional`` is the text of a first entry that stands for no layer.
+    """
 
     def __init__(
-        self, viewer: Viewer, kind: type[Layer], *, label: str, tooltip: str, optional: str = ""
+        self, viewer: Viewer, kind: type[Layer], label: str, tooltip: str, optional: str = ""
     ) -> None:
         self._viewer = viewer
         self._kind = kind
         self._optional = optional
         super().__init__(label=label, tooltip=tooltip, choices=self._offered, nullable=False)
         events = viewer.layers.events
-        self._events = (events.inserted, events.removed, events.reordered)
+        self._events = (events.inserted, events.removed, events.reordered, events.renamed)
         for event in self._events:
-            event.connect(self._follow)
-        self._renamed: set[Any] = set()
-        self._follow()
+            event.connect(self.reset_choices)
 
     @property
     def layer(self) -> Any:
         """The chosen layer, None where there is none."""
         return self.value if isinstance(self.value, Layer) else None
 
+    def chosen(self) -> Any:
+        """Return the chosen layer; raises NotReadyError where there is none."""
+        if self.layer is None:
+            raise NotReadyError(NO_IMAGE)
+        return self.layer
+
     def release(self) -> None:
         """Stop following the viewer."""
         for event in self._events:
-            event.disconnect(self._follow)
+            event.disconnect(self.reset_choices)
 
     def _offered(self, _: object = None) -> list[tuple[str, Any]]:
         found = [(layer.name, layer) for layer in self._viewer.layers if type(layer) is self._kind]
         return [(self._optional, "")] * bool(self._optional) + found
 
-    def _follow(self, event: object = None) -> None:
-        del event
-        for layer in self._viewer.layers:
-            if layer.unique_id not in self._renamed:
-                self._renamed.add(layer.unique_id)
-                layer.events.name.connect(self._follow)
-        self.reset_choices()
-
 
 def image_box(viewer: Viewer) -> LayerBox:
     """Return a box for the image to work on; it begins with the active layer."""
-    box = LayerBox(viewer, Image, label="image", tooltip="The image layer to work on.")
+    box = LayerBox(viewer, Image, "image", "The image layer to work on.")
     active = viewer.layers.selection.active
     if type(active) is Image:
         box.value = active
@@ -81,18 +76,8 @@ def image_box(viewer: Viewer) -> LayerBox:
 
 def labels_box(viewer: Viewer) -> LayerBox:
     """Return a box for a labels layer that steers, or none."""
-    return LayerBox(
-        viewer, Labels, label="paint with", optional="(no labels)",
-        tooltip="A labels layer: each label can have its own gains.",
-    )  # fmt: skip
-
-
-def shapes_box(viewer: Viewer) -> LayerBox:
-    """Return a box for a shapes layer whose rectangle is used."""
-    return LayerBox(
-        viewer, Shapes, label="rectangle in", optional="(none)",
-        tooltip="A shapes layer: its selected (or last) rectangle is used.",
-    )  # fmt: skip
+    tooltip = "A labels layer: each label can have its own gains."
+    return LayerBox(viewer, Labels, "paint with", tooltip, "(no labels)")
 
 
 class ModelBox(ComboBox):
@@ -163,17 +148,16 @@ class ChoiceFiller(QObject):
         self._models = models
         self._devices = devices
         self._task = Task(self)
-        self._task.succeeded.connect(self._fill)
         self._outdated.connect(self.refresh)
         catalogue.changed.connect(self._hear)
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again."""
-        self._task.start(single(find_choices))
+        """Find models and devices again."""
+        self._task.start(single(find_choices), self._fill)
 
     def release(self) -> None:
-        """Stop looking."""
+        """Stop following the list of models."""
         catalogue.changed.disconnect(self._hear, missing_ok=True)
         self._task.cancel(forget=True)
 
@@ -201,7 +185,7 @@ class Choices:
 
 
 def find_choices() -> Choices:
-    """Look for models and devices."""
+    """Return the models and devices that there are."""
     from napari_kpac.engine import devices
     from napari_kpac.weights import DEFAULT, models
 

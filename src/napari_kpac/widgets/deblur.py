@@ -5,52 +5,42 @@ Not for: the work (engine), steering it (mixer).
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from magicgui.widgets import ComboBox
-from napari.layers import Image
-from napari.utils.notifications import show_info
+from napari.layers import Image, Shapes
 from napari.viewer import Viewer
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import (
-    QGroupBox,
-    QLabel,
-    QProgressBar,
-    QPushButton,
-    QVBoxLayout,
-)
 
-from napari_kpac.core.errors import ConfigError, KpacError, NotReadyError, for_people
+from napari_kpac.core.errors import ConfigError, NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import (
-    RANGES,
-    ChoiceFiller,
-    DeviceBox,
-    LayerBox,
-    ModelBox,
-    image_box,
-    shapes_box,
-)
+from napari_kpac.widgets.choices import ChoiceFiller, DeviceBox, LayerBox, ModelBox, image_box
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
-from napari_kpac.widgets.form import Form
-from napari_kpac.widgets.placement import (
-    METADATA,
+from napari_kpac.widgets.form import Form, choice_box, group
+from napari_kpac.widgets.layers import (
+    Region,
+    ResultLayers,
     current_index,
     find_layer,
     full_resolution,
-    image_size,
     moved,
     placement,
+    region_within,
 )
-from napari_kpac.widgets.task import Task
+from napari_kpac.widgets.run_panel import RunPanel
 
 METHODS = (("KPAC network", "kpac"), ("classical (EBDB), no network", "ebdb"))
+RANGES = (
+    ("automatic", "auto"),
+    ("contrast limits of the layer", "contrast"),
+    ("full range of the data type", "dtype"),
+    ("0 to 1", "unit"),
+    ("percentiles of the stack", "percentile"),
+)
 SCOPES = (
     ("all slices", "all"),
     ("the slice on display", "slice"),
@@ -62,112 +52,67 @@ class DeblurWidget(DockedWidget):
     """Chooses image, model and device; runs; puts the result beside the image."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
-        super().__init__()
-        self._viewer = napari_viewer
-        self._results: dict[tuple[Any, str], Any] = {}
-        self._started = 0.0
-        self._note = ""
-        self._target: _Target | None = None
-        self._task = Task(self)
-        self._task.progressed.connect(self._show_progress)
-        self._task.succeeded.connect(self._show_result)
-        self._task.failed.connect(self._show_error)
-        self._task.cancelled.connect(self._show_cancelled)
-        self._task.ended.connect(self._show_idle)
-
-        self._image = image_box(napari_viewer)
+        super().__init__(napari_viewer)
+        self._results = ResultLayers(napari_viewer)
+        self._image = self.kept(image_box(napari_viewer))
+        self._method = choice_box(
+            "method",
+            METHODS,
+            "The network, or classical deconvolution with an estimated defocus map.",
+        )
         self._model = ModelBox()
         self._device = DeviceBox()
-        self._range = ComboBox(
-            label="black and white",
-            choices=list(RANGES),
-            tooltip="Which values the network sees as black and as white.",
+        self._range = choice_box(
+            "black and white", RANGES, "Which values the network sees as black and as white."
         )
-        self._method = ComboBox(
-            label="method",
-            choices=list(METHODS),
-            tooltip="The network, or classical deconvolution with an estimated defocus map.",
+        self._scope = choice_box("process", SCOPES, "How much to process.")
+        self._shapes = self._layer_box(
+            "rectangle in", "A shapes layer: its selected (or last) rectangle is used.", Shapes
         )
-        self._scope = ComboBox(
-            label="process", choices=list(SCOPES), tooltip="How much to process."
+        self._left = self._layer_box("left view", "For dual-pixel models: the left view.")
+        self._right = self._layer_box("right view", "For dual-pixel models: the right view.")
+        self.kept(ChoiceFiller(self._model, self._device, self))
+        self._comparison = self.kept(Comparison(napari_viewer))
+        self._panel = RunPanel(
+            "Deblur",
+            "Deblur the image; again to cancel.",
+            cancelled="Cancelled; nothing was changed.",
         )
-        self._shapes = shapes_box(napari_viewer)
-        self._left = LayerBox(
-            napari_viewer, Image, label="left view", optional="(none)",
-            tooltip="For dual-pixel models: the left view.",
-        )  # fmt: skip
-        self._right = LayerBox(
-            napari_viewer, Image, label="right view", optional="(none)",
-            tooltip="For dual-pixel models: the right view.",
-        )  # fmt: skip
-        self._form = Form([
-                self._image, self._method, self._model, self._device, self._range, self._scope,
-                self._shapes, self._left, self._right,
-        ])  # fmt: skip
-        self._scope.changed.connect(self._follow_scope)
-        self._model.changed.connect(self._follow_model)
-        self._method.changed.connect(self._follow_model)
-        self._filler = ChoiceFiller(self._model, self._device, self)
-        self._comparison = Comparison(napari_viewer)
+        self._message = self._panel.message
         self._build()
-        self._follow_scope()
-        self._follow_model()
-        self._show_idle()
+        self._panel.wanted.connect(self.run)
+        for control in (self._scope, self._model, self._method):
+            control.changed.connect(self._show_controls)
+        self._show_controls()
         self._message.setText(first_hint("Deblur", self._image.layer))
 
+    def _layer_box(self, label: str, tooltip: str, kind: Any = Image) -> LayerBox:
+        return self.kept(LayerBox(self._viewer, kind, label, tooltip, "(none)"))
+
     def _build(self) -> None:
-        self._button = QPushButton()
-        self._button.setToolTip("Deblur the image; again to cancel.")
-        self._button.clicked.connect(self._toggle)
-        self._button.setDefault(True)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
-        self._message = QLabel()
-        self._message.setWordWrap(True)
-        self._message.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        compare = QGroupBox("compare")
-        row = QVBoxLayout(compare)
-        row.addWidget(self._comparison.control)
-        layout = self.fill_scrolling()
-        layout.addWidget(self._form)
-        layout.addWidget(self._button)
-        layout.addWidget(self._bar)
-        layout.addWidget(self._message)
-        layout.addWidget(compare)
-        layout.addStretch(1)
+        controls = [
+            self._image, self._method, self._model, self._device, self._range, self._scope,
+            self._shapes, self._left, self._right,
+        ]  # fmt: skip
+        self.fill_scrolling(Form(controls), self._panel, group("compare", self._comparison))
 
-    def release(self) -> None:
-        """Stop work and stop following the viewer."""
-        self._task.cancel(forget=True)
-        self._filler.release()
-        self._comparison.release()
-        for box in (self._image, self._shapes, self._left, self._right):
-            box.release()
-
-    def _toggle(self) -> None:
-        if self._task.is_running:
-            self._message.setText("Stopping after this tile ...")
-            self._task.cancel()
-        else:
-            self.run()
+    def _show_controls(self) -> None:
+        """Show the controls that go with the method, the model and the scope."""
+        network = self._method.value == "kpac"
+        self._model.visible = self._device.visible = network
+        dual = network and "dual" in str(self._model.current_choice)
+        self._left.visible = self._right.visible = dual
+        self._shapes.visible = self._scope.value == "rectangle"
 
     def run(self) -> None:
         """Start deblurring what is chosen."""
-        layer = self._image.layer
-        if layer is None:
-            self._show_error("There is no image layer: open an image first (File > Open).")
-            return
-        try:
-            self._target = self._make_target(layer)
-        except KpacError as error:
-            self._show_error(for_people(error))
-            return
-        target, options = self._target, self._options(layer)
-        self._started, self._note = time.monotonic(), ""
-        self._button.setText("Cancel")
-        self._bar.setRange(0, 0)
-        self._message.setText("Loading the model ...")
-        self._task.start(lambda: _steps(target, options))
+        with self._message.showing_errors():
+            layer = self._image.chosen()
+            target, options = self._make_target(layer), self._options(layer)
+            # The thread gets no more of the target than this: it must not hold on to a layer.
+            make = partial(_steps, target.data, target.views, target.region, options)
+            show = partial(self._show_result, target)
+            self._panel.start(make, "Loading the model ...", show)
 
     def _options(self, layer: Image) -> DeblurOptions:
         rule = self._range.value
@@ -184,161 +129,94 @@ class DeblurWidget(DockedWidget):
         )
 
     def _make_target(self, layer: Image) -> _Target:
-        scope = self._scope.value
-        index = current_index(self._viewer, layer)
-        views = [box.layer for box in (self._left, self._right)]
-        pair = None
-        if all(view is not None for view in views) and self._left.visible:
-            pair = tuple(full_resolution(view) for view in views)
-        data = full_resolution(layer)
-        region = None
+        scope, index = self._scope.value, current_index(self._viewer, layer)
+        data, views, region = full_resolution(layer), None, None
+        left, right = self._left.layer, self._right.layer
+        if left is not None and right is not None and self._left.visible:
+            views = full_resolution(left), full_resolution(right)
         if scope != "all":
             data = data[index]
-            pair = None if pair is None else (pair[0][index], pair[1][index])
+            views = None if views is None else (views[0][index], views[1][index])
         if scope == "rectangle":
             if self._method.value != "kpac":
                 raise ConfigError("the classical method takes whole slices: choose one of those")
             region = selected_rectangle(layer, self._shapes.layer)
-        return _Target(layer, scope, index, data, pair, region)
+        return _Target(layer, scope, index, data, views, region)
 
-    def _follow_scope(self) -> None:
-        self._shapes.visible = self._scope.value == "rectangle"
-
-    def _follow_model(self) -> None:
-        network = self._method.value == "kpac"
-        self._model.visible = self._device.visible = network
-        dual = network and "dual" in str(self._model.current_choice)
-        self._left.visible = self._right.visible = dual
-
-    def _show_progress(self, progress: Progress) -> None:
-        self._bar.setRange(0, progress.total)
-        self._bar.setValue(progress.done)
-        spent = time.monotonic() - self._started
-        left = spent / progress.done * (progress.total - progress.done) if progress.done else 0
-        self._note = progress.note or self._note
-        note = progress.note or f"about {left:.0f} s left"
-        self._message.setText(
-            f"Step {progress.done} of {progress.total} ({progress.stage}), {note}"
-        )
-
-    def _show_result(self, result: Any) -> None:
-        target = self._target
-        if target is None or find_layer(self._viewer, target.layer.unique_id) is None:
+    def _show_result(self, target: _Target, result: Any) -> None:
+        layer = target.layer
+        if find_layer(self._viewer, layer.unique_id) is None:
             self._message.setText("The image was removed, so its result was dropped.")
             return
-        added = self._put(target, result)
-        self._comparison.set_pair(target.layer, added)
-        if result.sigma is not None:
-            self._put_defocus_map(target, result.sigma)
-        spent = time.monotonic() - self._started
-        note = f" Note: {self._note}." if self._note else ""
-        self._message.setText(f"Done in {spent:.1f} s: layer “{added.name}”.{note}")
-
-    def _put(self, target: _Target, result: Any) -> Image:
-        """Update the result layer of this image, or add one beside it."""
-        layer = target.layer
-        leading = len(target.index)
-        image, where = result.image, placement(layer)
-        if target.scope != "all":
-            image = image[(np.newaxis,) * leading]
-            top, left = (0, 0) if target.region is None else (target.region[0], target.region[2])
-            where = moved(layer, (*target.index, top, left))
-        record = {METADATA: result.recipe.to_dict()}
-        key = (layer.unique_id, target.scope)
-        known = find_layer(self._viewer, self._results.get(key))
-        if known is not None and known.data.shape == image.shape:
-            known.data = image
-            known.metadata = {**known.metadata, **record}
-            for name, value in where.items():
-                setattr(known, name, value)
-            return known
-        if known is not None:
-            self._viewer.layers.remove(known)
-        added = Image(
-            image, name=f"{layer.name} (deblurred)", rgb=layer.rgb, colormap=layer.colormap,
-            gamma=layer.gamma, metadata=record, **where,
-        )  # fmt: skip
-        if not layer.rgb:
-            added.contrast_limits = layer.contrast_limits
-        self._viewer.layers.insert(self._viewer.layers.index(layer) + 1, added)
-        self._viewer.layers.selection.active = layer
-        self._results[key] = added.unique_id
-        return added
-
-    def _put_defocus_map(self, target: _Target, sigma: Any) -> None:
-        """Show the blur that the classical method estimated, in pixels of sigma."""
-        layer = target.layer
-        where = placement(layer)
-        if target.scope != "all":
-            sigma = sigma[(np.newaxis,) * len(target.index)]
-            where = moved(layer, (*target.index, 0, 0))
-        name = f"{layer.name} (defocus map)"
-        for known in [each for each in self._viewer.layers if each.name == name]:
-            self._viewer.layers.remove(known)
-        self._viewer.add_image(
-            sigma, name=name, colormap="magma", contrast_limits=(0, 5), visible=False, **where
+        added = self._results.put(
+            (layer.unique_id, target.scope),
+            *target.placed(result.image),
+            name=f"{layer.name} (deblurred)",
+            beside=layer,
+            record=result.recipe.to_dict(),
         )
+        self._comparison.set_pair(layer, added)
+        if result.sigma is not None:  # the blur that the classical method estimated, in pixels
+            self._results.put(
+                (layer.unique_id, "defocus map"),
+                *target.placed(result.sigma),
+                name=f"{layer.name} (defocus map)",
+                colormap="magma",
+                contrast_limits=(0, 5),
+                visible=False,
+            )
+        note = f" Note: {self._panel.note}." if self._panel.note else ""
+        self._message.setText(f"Done in {self._panel.seconds:.1f} s: layer “{added.name}”.{note}")
 
-    def _show_error(self, text: str) -> None:
-        self._message.setText(f"⚠ {text}")
-        show_info(text)
 
-    def _show_cancelled(self) -> None:
-        self._message.setText("Cancelled; nothing was changed.")
-
-    def _show_idle(self) -> None:
-        self._button.setText("Deblur")
-        self._bar.setRange(0, 1)
-        self._bar.setValue(0)
-
-
+@dataclass(frozen=True, eq=False)
 class _Target:
     """What one run works on."""
 
-    def __init__(
-        self, layer: Image, scope: str, index: tuple[int, ...], data: Any, views: Any, region: Any
-    ) -> None:
-        self.layer = layer
-        self.scope = scope
-        self.index = index
-        self.data = data
-        self.views = views
-        self.region = region
+    layer: Image
+    scope: str
+    index: tuple[int, ...]
+    data: Any
+    views: tuple[Any, Any] | None
+    region: Region | None
+
+    def placed(self, pixels: Any) -> tuple[Any, dict[str, Any]]:
+        """Return a result with all axes of its layer, and where it lies."""
+        if self.scope == "all":
+            return pixels, placement(self.layer)
+        top, _, left, _ = self.region or (0, 0, 0, 0)
+        lead = (np.newaxis,) * len(self.index)
+        return pixels[lead], moved(self.layer, (*self.index, top, left))
 
 
-def _steps(target: _Target, options: DeblurOptions) -> Steps[Any]:
-    """Run the engine on a target; loads torch on first use, so call it in a thread."""
+def _steps(data: Any, views: Any, region: Region | None, options: DeblurOptions) -> Steps[Any]:
+    """Run the engine; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import Session, deblur_steps
 
     preferences.apply_to_engine()
-    if target.region is None:
-        return (yield from deblur_steps(target.data, options, views=target.views))
+    if region is None:
+        return (yield from deblur_steps(data, options, views=views))
     fields = options.to_dict()
-    session = Session(
-        target.data, fields.pop("model"), fields.pop("device"), views=target.views, **fields
-    )
+    session = Session(data, fields.pop("model"), fields.pop("device"), views=views, **fields)
     try:
         last = Progress(0, 1, "encode")
         for done, tiles in session.encode_steps():
             last = Progress(done, tiles + 1, "encode", session.note)
             yield last
         yield replace(last, stage="decode")
-        return session.render(region=target.region)
+        return session.render(region=region)
     finally:
         session.close()
 
 
-def selected_rectangle(layer: Image, shapes: Any) -> tuple[int, int, int, int]:
-    """Return (top, bottom, left, right) of a shapes layer's rectangle, in pixels of an image."""
+def selected_rectangle(layer: Image, shapes: Any) -> Region:
+    """Return the region of an image that a shapes layer's rectangle covers."""
     if shapes is None or len(shapes.data) == 0:
         raise NotReadyError("draw a rectangle in a shapes layer first, and choose that layer")
     chosen = sorted(shapes.selected_data)
     corners = shapes.data[chosen[-1] if chosen else -1]
     points = np.array([layer.world_to_data(shapes.data_to_world(corner)) for corner in corners])
-    height, width = image_size(layer)
-    low, high = points[:, -2:].min(axis=0), points[:, -2:].max(axis=0)
-    top, left = (int(max(0, np.floor(v))) for v in low)
-    bottom, right = min(height, int(np.ceil(high[0]))), min(width, int(np.ceil(high[1])))
-    if top >= bottom or left >= right:
+    region = region_within(layer, points.min(axis=0), points.max(axis=0))
+    if region is None:
         raise ConfigError("the rectangle lies outside the image: draw it on the image")
-    return top, bottom, left, right
+    return region

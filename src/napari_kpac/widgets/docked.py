@@ -1,62 +1,84 @@
 """What every widget of the plugin has in common: it lets go when its window goes, it scrolls.
 
-Not for: controls.
+Not for: controls (form.py), running work (run_panel.py).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from napari.layers import Layer
+from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLayout, QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.task import when_destroyed
+from napari_kpac.widgets.task import Task, when_destroyed
 
-_leaving: set[DockedWidget] = set()
+Part = TypeVar("Part")
+_closing: set[DockedWidget] = set()
 
 
 class DockedWidget(QWidget):
-    """A widget for napari's docks; subclasses say in :meth:`release` what to let go of."""
+    """A widget for napari's docks; :meth:`kept` parts are released with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, viewer: Viewer) -> None:
         super().__init__()
-        # Now, while the window is being built, and not when somebody presses a button.
-        preferences.load()
+        self._viewer = viewer
+        self._kept: list[Any] = []
+        # Now, while the window is being built, and not when somebody presses a button: the first
+        # time that preferences are read, napari looks through all plugins.
+        preferences.get("live", True)
+
+    def kept(self, part: Part) -> Part:
+        """Return this part; its ``release`` is called when the widget goes."""
+        self._kept.append(part)
+        return part
 
     def release(self) -> None:
         """Stop work and stop following the viewer."""
-        raise NotImplementedError
+        for task in self.findChildren(Task):
+            task.cancel(forget=True)
+        while self._kept:
+            self._kept.pop().release()
 
     def closeEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Let go of everything when the window goes away."""
-        if self not in _leaving:
+        """Release everything when the window goes away."""
+        if self not in _closing:
             self.release()
             # Held until Qt has destroyed it: the garbage collector would do so in whatever
             # thread it happens to run, and a widget must not end in another than the window's.
-            _leaving.add(self)
-            when_destroyed(self, partial(_leaving.discard, self))
+            _closing.add(self)
+            when_destroyed(self, partial(_closing.discard, self))
             self.deleteLater()
         super().closeEvent(event)
 
     def event(self, event: QEvent | None) -> bool:
-        """Notice that the dock was closed: napari takes its widget out and tells it nothing."""
+        """Close when the dock was closed: napari takes its widget out and tells it nothing."""
         if event is not None and event.type() == QEvent.Type.ParentChange:
             if self.parent() is None:
                 self.close()
         return bool(super().event(event))
 
-    def fill_scrolling(self) -> QVBoxLayout:
-        """Fill the widget with a page that scrolls up and down; returns the page's layout."""
+    def fill_scrolling(self, *parts: QWidget | QLayout) -> QVBoxLayout:
+        """Fill the widget with a page that scrolls up and down; returns the page's layout.
+
+        The parts come one above the other, and below them what is left of the height.
+        """
         page = QWidget()
         layout = QVBoxLayout(page)
         layout.setContentsMargins(6, 6, 6, 6)
-        area = _Scrolling(page)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
+        for part in parts:
+            if isinstance(part, QWidget):
+                layout.addWidget(part)
+            else:
+                layout.addLayout(part)
+        if parts:
+            layout.addStretch(1)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(_Scrolling(page))
         return layout
 
 
@@ -84,7 +106,7 @@ class _Scrolling(QScrollArea):
 
 
 def first_hint(button: str, layer: Layer | None) -> str:
-    """Say what to do first, to somebody who has just opened a widget."""
+    """Return what to do first, for somebody who has just opened a widget."""
     if layer is not None:
         return f"Choose an image and press {button}."
     return (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.core.errors import ImageError
-from napari_kpac.widgets.placement import METADATA
+from napari_kpac.widgets.layers import METADATA
 
 LayerTuple = tuple[Any, dict[str, Any], str]
 

@@ -5,15 +5,62 @@ Not for: which options there are, or what they may be (the record checks them).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
+from magicgui.types import FileDialogMode
+from magicgui.widgets import CheckBox, ComboBox, FileEdit, LineEdit, SpinBox
 from qtpy.QtCore import QEvent, QObject, Qt
-from qtpy.QtWidgets import QGridLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QGridLayout,
+    QGroupBox,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from napari_kpac.core.errors import ConfigError
+
+
+def choice_box(label: str, choices: Sequence[tuple[str, Any]], tooltip: str) -> ComboBox:
+    """Return a combo box of choices, each a text and a value."""
+    return ComboBox(label=label, choices=choices, tooltip=tooltip)
+
+
+def button(text: str, tooltip: str, action: Callable[[], None]) -> QPushButton:
+    """Return a button that does something."""
+    made = QPushButton(text)
+    made.setToolTip(tooltip)
+    made.clicked.connect(action)
+    return made
+
+
+def folder_edit(label: str, tooltip: str) -> FileEdit:
+    """Return a control for a folder, narrow enough for a dock."""
+    edit = FileEdit(label=label, tooltip=tooltip, mode=FileDialogMode.EXISTING_DIRECTORY)
+    edit.choose_btn.text = "..."
+    edit.choose_btn.max_width = 32
+    return edit
+
+
+def read_folder(edit: FileEdit) -> Path | None:
+    """Return the folder that is written in a control; None where there is none."""
+    text = str(edit.line_edit.value).strip()
+    return Path(text).expanduser().absolute() if text not in ("", ".") else None
+
+
+def group(title: str, *parts: QWidget) -> QGroupBox:
+    """Return a frame with a title around parts, one above the other."""
+    box = QGroupBox(title)
+    layout = QVBoxLayout(box)
+    for part in parts:
+        layout.addWidget(part)
+    return box
 
 
 class Form(QWidget):
@@ -79,7 +126,7 @@ class Fold(QWidget):
         self._content.setVisible(is_open)
 
 
-LARGEST = 2**31 - 1
+MAX_INT = 2**31 - 1
 """Largest number of a spin box."""
 
 
@@ -173,8 +220,8 @@ def _control(item: Any, kind: Any, limits: Any, choices: Any) -> Any:
         box.native.setText("")  # its label stands beside it
         return box
     if kind is int:
-        low, high = limits or (-LARGEST, LARGEST)
-        return SpinBox(value=item.default, min=int(low), max=int(min(high, LARGEST)), **words)
+        low, high = limits or (-MAX_INT, MAX_INT)
+        return SpinBox(value=item.default, min=int(low), max=int(min(high, MAX_INT)), **words)
     return LineEdit(value=_text(item.default), **words)
 
 

@@ -6,34 +6,36 @@ them makes of the layer, with how close the results are. Not for: the optics (op
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from magicgui.widgets import ComboBox, FloatSpinBox, SpinBox
+from magicgui.widgets import FloatSpinBox, SpinBox
 from napari.layers import Image
-from napari.utils.colormaps import ensure_colormap
 from napari.viewer import Viewer
 from qtpy.QtCore import QSize, Qt
 from qtpy.QtGui import QImage, QPixmap
-from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import image_box
 from napari_kpac.widgets.docked import DockedWidget
-from napari_kpac.widgets.form import Form
-from napari_kpac.widgets.placement import (
-    METADATA,
+from napari_kpac.widgets.form import Form, button, choice_box
+from napari_kpac.widgets.layers import (
+    ResultLayers,
     current_index,
     find_layer,
     full_resolution,
     moved,
 )
-from napari_kpac.widgets.task import Task, single
+from napari_kpac.widgets.run_panel import Message
+from napari_kpac.widgets.task import Latest
 
 APERTURES = (("disc", "disc"), ("gaussian", "gaussian"), ("hexagon", "polygon"))
+KERNELS = ("kernel k", "its inverse", "inverse, enlarged", "inverse, dilated")
 PANEL = QSize(150, 150)
-MOST_PIXELS = 1_000_000
+MAX_PIXELS = 1_000_000
 """A larger image is looked at in its middle, so that it stays live."""
 
 
@@ -41,15 +43,12 @@ class InverseKernelsWidget(DockedWidget):
     """Chooses a kernel and shows what its inverses do."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
-        super().__init__()
-        self._viewer = napari_viewer
-        self._result_id: Any = None
-        self._source: Image | None = None
-        self._place: tuple[Any, ...] = ()
-        self._image = image_box(napari_viewer)
-        self._aperture = ComboBox(
-            label="aperture", choices=list(APERTURES), tooltip="Shape of the blur kernel."
-        )
+        super().__init__(napari_viewer)
+        self._results = ResultLayers(napari_viewer)
+        self._with_image = False
+        """Whether the layer is blurred and deblurred, too."""
+        self._image = self.kept(image_box(napari_viewer))
+        self._aperture = choice_box("aperture", APERTURES, "Shape of the blur kernel.")
         self._radius = FloatSpinBox(
             label="radius", value=2, min=0.5, max=6, step=0.5,
             tooltip="Circle of confusion of the small kernel, in pixels.",
@@ -61,124 +60,84 @@ class InverseKernelsWidget(DockedWidget):
             label="epsilon", value=0.01, min=0.001, max=0.5, step=0.005,
             tooltip="Wiener regularisation: larger is smoother and less exact.",
         )  # fmt: skip
-        self._button = QPushButton("Blur and deblur the layer")
-        self._button.setToolTip(
-            "Blur the slice on display with the enlarged kernel, then undo it three ways."
+        self._button = button(
+            "Blur and deblur the layer",
+            "Blur the slice on display with the enlarged kernel, then undo it three ways.",
+            self._deblur,
         )
-        self._message = QLabel()
-        self._message.setWordWrap(True)
-        self._panels = {
-            name: _Panel(name)
-            for name in ("kernel k", "its inverse", "inverse, enlarged", "inverse, dilated")
-        }
+        self._message = Message()
+        self._panels = {name: _Panel(name) for name in KERNELS}
+        self._computing = Latest(self)
         self._build()
-        self._task = Task(self)
-        self._task.succeeded.connect(self._show)
-        self._task.failed.connect(lambda text: self._message.setText(f"⚠ {text}"))
+        self._computing.failed.connect(self._message.show_error)
         for control in (self._aperture, self._radius, self._scale, self._epsilon):
-            control.changed.connect(self._restart)
-        self._button.clicked.connect(self._deblur)
-        self._deblurs = False
-        self._start()
+            control.changed.connect(self._recompute)
+        self._compute()
 
     def _build(self) -> None:
         form = Form([self._image, self._aperture, self._radius, self._scale, self._epsilon])
         grid = QGridLayout()
         for place, panel in enumerate(self._panels.values()):
             grid.addWidget(panel, place // 2, place % 2)
-        layout = self.fill_scrolling()
-        layout.addWidget(form)
-        layout.addLayout(grid)
-        layout.addWidget(self._button)
-        layout.addWidget(self._message)
-        layout.addStretch(1)
-
-    def release(self) -> None:
-        """Stop work and stop following the viewer."""
-        self._task.cancel(forget=True)
-        self._image.release()
+        self.fill_scrolling(form, grid, self._button, self._message)
 
     def _deblur(self) -> None:
-        if self._image.layer is None:
-            self._message.setText("⚠ There is no image layer: open an image first.")
-            return
-        self._deblurs = True
-        self._start()
+        with self._message.showing_errors():
+            self._image.chosen()  # raises where there is none
+            self._with_image = True
+            self._compute()
 
     @qdebounced(timeout=150)
-    def _restart(self) -> None:
-        self._start()
+    def _recompute(self) -> None:
+        self._compute()
 
-    def _start(self) -> None:
+    def _compute(self) -> None:
         settings = (
             self._aperture.value, float(self._radius.value), int(self._scale.value),
             float(self._epsilon.value),
         )  # fmt: skip
-        image = self._pixels() if self._deblurs else None
-        self._task.start(single(lambda: compute(*settings, image)))
-
-    def _pixels(self) -> npt.NDArray[np.float64] | None:
-        """Return the slice on display (its middle, if it is large) in 0..1."""
-        layer = self._image.layer
+        layer = self._image.layer if self._with_image else None
         if layer is None:
-            return None
-        index = current_index(self._viewer, layer)
-        plane = np.asarray(full_resolution(layer)[index], dtype=np.float64)
-        if layer.rgb:
-            plane = plane[..., :3]
-        low, high = (0.0, 255.0) if full_resolution(layer).dtype == np.uint8 else (
-            float(np.nanmin(plane)), float(np.nanmax(plane)),
-        )  # fmt: skip
-        height, width = plane.shape[:2]
-        share = min(1.0, (MOST_PIXELS / (height * width)) ** 0.5)
-        rows, columns = int(height * share), int(width * share)
-        top, left = (height - rows) // 2, (width - columns) // 2
-        part = plane[top : top + rows, left : left + columns]
-        self._source, self._place = layer, (*index, top, left)
-        return np.clip((np.nan_to_num(part) - low) / max(high - low, 1e-12), 0, 1)
-
-    def _show(self, found: Any) -> None:
-        kernel, kernels, comparison = found
-        for panel, values in zip(
-            self._panels.values(),
-            (kernel, kernels.inverse, kernels.upsampled, kernels.dilated),
-            strict=True,
-        ):
-            panel.show_kernel(values)
-        if comparison is None:
-            self._message.setText(
-                "The inverse of a larger blur is the small inverse, enlarged (or dilated)."
-            )
+            self._computing.ask(partial(compute, *settings, None), self._show_kernels)
             return
-        blurred, compared = comparison
+        index = current_index(self._viewer, layer)
+        pixels, corner = middle(np.asarray(full_resolution(layer)[index]), rgb=layer.rgb)
+        show = partial(self._show_results, layer, (*index, *corner))
+        self._computing.ask(partial(compute, *settings, pixels), show)
+
+    def _show_kernels(self, found: tuple[Any, Any, Any]) -> None:
+        kernel, kernels, _ = found
+        shown = (kernel, kernels.inverse, kernels.upsampled, kernels.dilated)
+        for panel, values in zip(self._panels.values(), shown, strict=True):
+            panel.show_kernel(values)
+        self._message.setText(
+            "The inverse of a larger blur is the small inverse, enlarged (or dilated)."
+        )
+
+    def _show_results(
+        self, source: Image, place: tuple[int, ...], found: tuple[Any, Any, Any]
+    ) -> None:
+        """Show blurred and deblurred images side by side in one layer, beside the image."""
+        self._show_kernels(found)
+        blurred, compared = found[2]
         self._message.setText(
             "PSNR between the results: inverse of the enlarged kernel against the enlarged "
             f"inverse {compared.direct_to_upsampled:.1f} dB; enlarged against dilated "
             f"{compared.upsampled_to_dilated:.1f} dB."
         )
-        self._put(blurred, compared)
-
-    def _put(self, blurred: npt.NDArray[Any], compared: Any) -> None:
-        """Show blurred and deblurred images as one stack, beside the image."""
-        source = self._source
-        if source is None or find_layer(self._viewer, source.unique_id) is None:
+        if find_layer(self._viewer, source.unique_id) is None:
             return
         results = (blurred, compared.by_direct, compared.by_upsampled, compared.by_dilated)
-        rgb = blurred.ndim == 3
         side_by_side = np.clip(np.concatenate(results, axis=1), 0, 1).astype(np.float32)
-        stack = side_by_side[(np.newaxis,) * (len(self._place) - 2)]
-        layer = find_layer(self._viewer, self._result_id)
-        if layer is not None and layer.data.shape == stack.shape:
-            layer.data = stack
-            return
-        if layer is not None:
-            self._viewer.layers.remove(layer)
-        added = self._viewer.add_image(
-            stack, name="blurred | direct | enlarged | dilated", rgb=rgb,
-            contrast_limits=(0, 1), metadata={METADATA: "inverse kernels"},
-            **moved(source, self._place),
-        )  # fmt: skip
-        self._result_id = added.unique_id
+        self._results.put(
+            "results",
+            side_by_side[(np.newaxis,) * (len(place) - 2)],
+            moved(source, place),
+            name="blurred | direct | enlarged | dilated",
+            record="inverse kernels",
+            rgb=blurred.ndim == 3,
+            contrast_limits=(0, 1),
+        )
 
 
 class _Panel(QWidget):
@@ -203,12 +162,8 @@ class _Panel(QWidget):
         start = (values.shape[0] - size) // 2
         middle = values[start : start + size, start : start + size]
         strong = np.sign(middle) * np.sqrt(np.abs(middle) / max(np.abs(middle).max(), 1e-12))
-        colours = ensure_colormap("gray").map((strong.ravel() + 1) / 2)
-        pixels = np.rint(colours[:, :3] * 255).astype(np.uint8).reshape(*middle.shape, 3)
-        image = QImage(
-            pixels.tobytes(), middle.shape[1], middle.shape[0], 3 * middle.shape[1],
-            QImage.Format.Format_RGB888,
-        )  # fmt: skip
+        pixels = np.rint((strong + 1) / 2 * 255).astype(np.uint8).tobytes()
+        image = QImage(pixels, size, size, size, QImage.Format.Format_Grayscale8)
         self._image.setPixmap(
             QPixmap.fromImage(image).scaled(PANEL, Qt.AspectRatioMode.KeepAspectRatio)
         )
@@ -238,3 +193,18 @@ def compute(
     large = upsample(kernel, scale)
     blurred = apply_kernel(image, large / large.sum())
     return kernel, kernels, (blurred, compare_inverses(blurred, kernels))
+
+
+def middle(
+    plane: npt.NDArray[Any], *, rgb: bool
+) -> tuple[npt.NDArray[np.float64], tuple[int, int]]:
+    """Return the middle of an image, or all of it, in 0..1, and (row, column) of its corner."""
+    is_byte = plane.dtype == np.uint8
+    plane = plane[..., :3].astype(np.float64) if rgb else plane.astype(np.float64)
+    low, high = (0.0, 255.0) if is_byte else (float(np.nanmin(plane)), float(np.nanmax(plane)))
+    height, width = plane.shape[:2]
+    share = min(1.0, (MAX_PIXELS / (height * width)) ** 0.5)
+    rows, columns = int(height * share), int(width * share)
+    top, left = (height - rows) // 2, (width - columns) // 2
+    part = plane[top : top + rows, left : left + columns]
+    return np.clip((np.nan_to_num(part) - low) / max(high - low, 1e-12), 0, 1), (top, left)

@@ -24,33 +24,25 @@ def get(name: str, default: Any) -> Any:
     return getattr(getattr(settings, "computing", None), name, default)
 
 
-def load() -> None:
-    """Let napari read the preferences now; the first time it looks through all plugins."""
-    get("live", True)
-
-
 def apply(options: Options) -> Options:
-    """Fill in what the widget left to the preferences: memory, device, model."""
-    changes: dict[str, Any] = {}
-    share = float(get("memory_gb", 0) or 0)
-    if share > 0:
-        changes["memory"] = int(share * 1e9)
-    changes |= {"device": device(options.device), "model": model(options.model)}
-    return replace(options, **changes)
+    """Return options with the preferred memory, device and model where none was chosen."""
+    chosen = replace(options, device=device(options.device), model=model(options.model))
+    gigabytes = float(get("memory_gb", 0) or 0)
+    return replace(chosen, memory=int(gigabytes * 1e9)) if gigabytes > 0 else chosen
 
 
 def apply_to_engine() -> None:
-    """Tell the engine what is no option; loads torch on first use, so call it in a thread."""
+    """Apply what is no option of an image; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import memory
 
     memory.keeping_enabled = bool(get("keep_memory", True))
 
 
 def device(chosen: str) -> str:
-    """Fill in the device where the widget says automatic."""
+    """Return the device that was chosen, the preferred one instead of ``auto``."""
     return str(get("device", "auto") or "auto") if chosen == "auto" else chosen
 
 
 def model(chosen: str) -> str:
-    """Fill in the model where the widget says default."""
+    """Return the model that was chosen, the preferred one instead of ``default``."""
     return str(get("model", "default") or "default") if chosen == "default" else chosen

@@ -1,18 +1,20 @@
-"""Sample data for napari's File > Open Sample menu; all of it works offline.
+"""Sample data for napari's File > Open Sample menu, and the demo; all of it works offline.
 
-Not for: making defocus (optics).
+Not for: making defocus (optics), the demo's results (cli).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import napari
 import numpy as np
+import numpy.typing as npt
 
 LayerTuple = tuple[Any, dict[str, Any], str]
 
 SEED = 4
-SIZE = 384
+SIDE_PX = 384
 
 
 def coffee() -> list[LayerTuple]:
@@ -29,19 +31,11 @@ def scene() -> list[LayerTuple]:
     sharp = _photograph()
     made = defocus(sharp, radius_map(sharp.shape[:2], SEED, largest=7, kind="objects"), seed=SEED)
     radius = np.abs(made.radius).astype(np.float32)
+    shown = {"colormap": "magma", "contrast_limits": (0, float(radius.max())), "visible": False}
     # What is to be deblurred comes first: that is the layer with which the widgets begin.
     return [
         (made.image, {"name": "defocused scene", "rgb": True}, "image"),
-        (
-            radius,
-            {
-                "name": "radius in pixels",
-                "colormap": "magma",
-                "visible": False,
-                "contrast_limits": (0, float(radius.max())),
-            },
-            "image",
-        ),
+        (radius, {"name": "radius in pixels", **shown}, "image"),
         (sharp, {"name": "truth", "rgb": True, "visible": False}, "image"),
     ]
 
@@ -66,7 +60,7 @@ def focus_sweep() -> list[LayerTuple]:
 
     from napari_kpac.optics import defocus
 
-    grey = data.camera()[64 : 64 + SIZE, 100 : 100 + SIZE].astype(np.uint16) * 257
+    grey = data.camera()[64 : 64 + SIDE_PX, 100 : 100 + SIDE_PX].astype(np.uint16) * 257
     frames = [defocus(grey, abs(radius), seed=SEED).image for radius in np.linspace(-6, 6, 7)]
     layer = {
         "name": "focus sweep",
@@ -80,4 +74,38 @@ def focus_sweep() -> list[LayerTuple]:
 def _photograph() -> Any:
     from skimage import data
 
-    return data.astronaut()[:SIZE, 60 : 60 + SIZE]
+    return data.astronaut()[:SIDE_PX, 60 : 60 + SIDE_PX]
+
+
+def fill_demo(
+    viewer: napari.viewer.ViewerModel,
+    image: npt.NDArray[Any],
+    deblurred: npt.NDArray[Any],
+    alpha: npt.NDArray[np.float32],
+    blur: npt.NDArray[np.float32],
+) -> None:
+    """Add the demo's layers: input, result, then the maps, hidden except the result."""
+    viewer.add_image(image, name="input", rgb=True)
+    for block, maps in enumerate(alpha, start=1):
+        viewer.add_image(
+            maps,
+            name=f"alpha of block {block}",
+            colormap="viridis",
+            contrast_limits=(0, 1),
+            visible=False,
+            axis_labels=("dilation", "y", "x"),
+        )
+    viewer.add_image(blur, name="blur map", colormap="magma", contrast_limits=(0, 1), visible=False)
+    viewer.add_image(deblurred, name="deblurred", rgb=True)
+
+
+def show_demo(
+    image: npt.NDArray[Any],
+    deblurred: npt.NDArray[Any],
+    alpha: npt.NDArray[np.float32],
+    blur: npt.NDArray[np.float32],
+) -> None:
+    """Open napari with the demo's layers and stay until its window is closed."""
+    viewer = napari.Viewer(title="napari-kpac demo")
+    fill_demo(viewer, image, deblurred, alpha, blur)
+    napari.run()

@@ -1,11 +1,12 @@
-"""Long work in a thread, for windows.
+"""Long work in a thread of its own, for windows.
 
-The rules of the thread: it touches no widget and no layer, and holds on to none; it speaks
+The rules of the thread: it touches no widget and no layer, and holds on to none; it reports
 through signals; it stops at the next step after :meth:`Task.cancel`; whatever goes wrong comes
-back as a message. It is a thread of its own, not one of Qt's pool: it gives way to the window,
-which cannot be taken back, and it ends with the work, whoever still holds on to that.
+back as a message. It is a thread of its own, not one of Qt's pool (as napari's workers are): it
+lowers its priority, which cannot be taken back, and it ends with the work, whoever still holds on
+to that. napari's GeneratorWorker also swallows every RuntimeError, and torch's errors are such.
 
-Not for: the work itself (engine).
+Not for: the work itself (engine), or showing it (run_panel.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from typing import Any
 from qtpy.QtCore import QObject, QTimer, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import for_people
-from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.core.progress import Steps
+
+NICENESS = 10
+_callbacks: set[_DestroyedCallback] = set()
 
 
 def later(owner: QObject, milliseconds: int, action: Callable[[], None]) -> QTimer:
@@ -31,10 +35,6 @@ def later(owner: QObject, milliseconds: int, action: Callable[[], None]) -> QTim
     timer.setInterval(milliseconds)
     timer.timeout.connect(action)
     return timer
-
-
-NICENESS = 10
-_waiting: set[_Ending] = set()
 
 
 def give_way() -> None:
@@ -54,17 +54,20 @@ def when_destroyed(owner: QObject, action: Callable[[], None]) -> None:
     The garbage collector destroys Qt objects too. By then it has emptied every function that
     only they knew, and to call an emptied one crashes: so the action is kept here meanwhile.
     """
-    ending = _Ending(action)
-    _waiting.add(ending)
-    owner.destroyed.connect(ending.run)
+    callback = _DestroyedCallback(action)
+    _callbacks.add(callback)
+    owner.destroyed.connect(callback.run)
 
 
-class _Ending:
+class _DestroyedCallback:
+    """An object with a method: PyQt never calls a plain function for a collected sender."""
+
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
 
     def run(self, _: object = None) -> None:
-        _waiting.discard(self)
+        """Call the action, once."""
+        _callbacks.discard(self)
         self._action()
 
 
@@ -88,37 +91,39 @@ class Task(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._held: list[_Work] = []
+        self._works: list[_Work] = []
+        """The work under way, if any; a list, for what stops it must not hold on to the task."""
+        self._then: Callable[[Any], None] | None = None
         # A window that is destroyed takes its tasks along without asking them.
-        when_destroyed(self, partial(_stop, self._held))
+        when_destroyed(self, partial(_stop, self._works))
 
     @property
     def is_running(self) -> bool:
         """Whether work is under way."""
-        return bool(self._held)
-
-    def start(self, make: Callable[[], Steps[Any]]) -> None:
-        """Run the steps that ``make`` returns; ``make`` is called in the thread too."""
-        self.cancel(forget=True)
-        work = _Work(make)
-        work.progressed.connect(self._report)
-        work.returned.connect(self.succeeded)
-        work.failed.connect(self._fail)
-        work.paused.connect(self.paused)
-        work.resumed.connect(self.resumed)
-        work.cancelled.connect(self.cancelled)
-        work.ended.connect(self._finish)
-        self._held.append(work)
-        work.start()
+        return bool(self._works)
 
     @property
     def is_paused(self) -> bool:
         """Whether the work waits between two steps."""
-        return any(work.is_paused for work in self._held)
+        return any(work.is_paused for work in self._works)
+
+    def start(
+        self, make: Callable[[], Steps[Any]], then: Callable[[Any], None] | None = None
+    ) -> None:
+        """Run the steps that ``make`` returns; ``make`` is called in the thread too.
+
+        ``then`` gets the result, in the window's thread.
+        """
+        self.cancel(forget=True)
+        self._then = then
+        work = _Work(make)
+        work.reported.connect(self._report)
+        self._works.append(work)
+        work.start()
 
     def toggle_pause(self) -> None:
         """Ask the work to wait after its next step, or to go on."""
-        for work in self._held:
+        for work in self._works:
             work.toggle_pause()
 
     def cancel(self, *, forget: bool = False) -> None:
@@ -126,34 +131,28 @@ class Task(QObject):
 
         With ``forget`` nothing more is heard of it: for windows that are going away.
         """
-        _stop(self._held)
+        _stop(self._works)
         if forget:
-            for work in self._held:
-                work.disconnect_all()
-            self._held.clear()
+            self._works.clear()
+            self._then = None
 
-    def _report(self, progress: Progress) -> None:
-        if not any(work.is_cancelled for work in self._held):
-            self.progressed.emit(progress)
-
-    def _fail(self, error: BaseException) -> None:
-        self.failed.emit(for_people(error))
-
-    def _finish(self) -> None:
-        self._held.clear()
-        self.ended.emit()
+    def _report(self, work: _Work, event: str, values: tuple[Any, ...]) -> None:
+        """Emit the signal of an event, unless the work was forgotten meanwhile."""
+        if work not in self._works or (event == "progressed" and work.is_cancelled):
+            return
+        if event == "succeeded" and self._then is not None:
+            self._then(*values)
+        if event == "ended":
+            self._works.clear()
+            self._then = None  # it may hold on to a layer
+        getattr(self, event).emit(*values)
 
 
 class _Work(QObject):
     """One piece of work in one thread."""
 
-    progressed = Signal(object)
-    returned = Signal(object)
-    failed = Signal(object)
-    paused = Signal()
-    resumed = Signal()
-    cancelled = Signal()
-    ended = Signal()
+    reported = Signal(object, str, object)
+    """This work, the name of a signal of Task, and its values."""
 
     def __init__(self, make: Callable[[], Steps[Any]]) -> None:
         super().__init__()
@@ -164,10 +163,10 @@ class _Work(QObject):
         self._thread = threading.Thread(target=self._run, args=(make,), name="napari-kpac work")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         # A Qt object must not end in another thread, as it would if that had the last hold.
-        _begun.difference_update({work for work in _begun if not work._thread.is_alive()})
-        _begun.add(self)
+        _started.difference_update({work for work in _started if not work._thread.is_alive()})
+        _started.add(self)
         self._thread.start()
 
     def stop(self) -> None:
@@ -182,96 +181,70 @@ class _Work(QObject):
         else:
             self._go.set()
 
-    def disconnect_all(self) -> None:
-        """Tell nobody any more."""
-        for signal in (
-            self.progressed,
-            self.returned,
-            self.failed,
-            self.paused,
-            self.resumed,
-            self.cancelled,
-            self.ended,
-        ):
-            with suppress(TypeError, RuntimeError):  # nothing is connected any more
-                signal.disconnect()
-
     def _run(self, make: Callable[[], Steps[Any]]) -> None:
         give_way()
         try:
             self._drive(make())
         except Exception as error:
-            self.failed.emit(error)
+            self._emit("failed", for_people(error))
         finally:
-            self.ended.emit()
+            self._emit("ended")
 
     def _drive(self, steps: Steps[Any]) -> None:
         try:
             while not self.is_cancelled:
-                self.progressed.emit(next(steps))
-                self._rest()
-            self.cancelled.emit()
+                self._emit("progressed", next(steps))
+                self._wait_if_paused()
+            self._emit("cancelled")
         except StopIteration as end:
-            self.returned.emit(end.value)
+            self._emit("succeeded", end.value)
         finally:
             steps.close()
 
-    def _rest(self) -> None:
-        """Wait as long as the work is paused."""
+    def _wait_if_paused(self) -> None:
         if self._go.is_set():
             return
         self.is_paused = True
-        self.paused.emit()
+        self._emit("paused")
         self._go.wait()
         self.is_paused = False
         if not self.is_cancelled:
-            self.resumed.emit()
+            self._emit("resumed")
+
+    def _emit(self, event: str, *values: Any) -> None:
+        self.reported.emit(self, event, values)
 
 
-_begun: set[_Work] = set()
-
-
-class Latest(QObject):
-    """Answers questions in a thread, one at a time; of those that queue only the newest."""
-
-    answered = Signal(object)
-    """What a question's function returned."""
-    failed = Signal(str)
-    """A message for a person."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._wish: Callable[[], Any] | None = None
-        self._task = Task(self)
-        self._task.succeeded.connect(self.answered)
-        self._task.failed.connect(self.failed)
-        self._task.ended.connect(self._go_on)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether an answer is on its way."""
-        return self._task.is_running
-
-    def ask(self, function: Callable[[], Any]) -> None:
-        """Call this in the thread, after what is being worked on."""
-        self._wish = function
-        if not self._task.is_running:
-            self._go_on()
-
-    def forget(self) -> None:
-        """Want no answer any more."""
-        self._wish = None
-        self._task.cancel(forget=True)
-
-    def _go_on(self) -> None:
-        wish, self._wish = self._wish, None
-        if wish is not None:
-            self._task.start(single(wish))
+_started: set[_Work] = set()
 
 
 def _stop(works: list[_Work]) -> None:
     for work in works:
         work.stop()
+
+
+class Latest(Task):
+    """Calls functions one after the other; of those that wait only the newest."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._waiting: tuple[Callable[[], Steps[Any]], Callable[[Any], None]] | None = None
+        self.ended.connect(self._go_on)
+
+    def ask(self, function: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Call a function in the thread, and ``then`` with its answer in the window's."""
+        self._waiting = single(function), then
+        if not self.is_running:
+            self._go_on()
+
+    def cancel(self, *, forget: bool = False) -> None:
+        """Drop what waits, too."""
+        self._waiting = None
+        super().cancel(forget=forget)
+
+    def _go_on(self) -> None:
+        if self._waiting is not None:
+            self.start(*self._waiting)
 
 
 def single(function: Callable[[], Any]) -> Callable[[], Steps[Any]]:

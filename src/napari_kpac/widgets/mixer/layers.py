@@ -1,40 +1,40 @@
-"""The layers of the mixer: what is mixed, what is painted, and what is shown.
+"""The layers of the mixer: the image that is mixed, painted labels, alpha maps, the result.
 
-Not for: the strips (strips.py), or running the network (live.py).
+Not for: the controls (controls.py), or running the network (renderer.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import ImageError, RecipeError
-from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.mixer.state import MOST_GAIN, MixerState
-from napari_kpac.widgets.mixer.strip import COLOURS
-from napari_kpac.widgets.placement import (
+from napari_kpac.widgets.layers import (
     METADATA,
+    Region,
+    ResultLayers,
     find_layer,
     full_resolution,
     image_size,
     moved,
 )
+from napari_kpac.widgets.mixer.state import MAX_GAIN, MixerState
+from napari_kpac.widgets.mixer.strip import ALPHA_COLORMAP
 
 
-class Materials:
-    """One image of a viewer: a layer, and the index of the slice that is mixed."""
+@dataclass(frozen=True, eq=False)
+class ImageSlice:
+    """The image that is mixed: a layer, and the index of one of its slices."""
 
-    def __init__(self, viewer: Viewer, source: Image, index: tuple[int, ...]) -> None:
-        self.viewer = viewer
-        self.source = source
-        self.index = index
+    viewer: Viewer
+    source: Image
+    index: tuple[int, ...]
 
     @property
     def lead(self) -> tuple[None, ...]:
@@ -78,7 +78,7 @@ class Materials:
                 return
         step = (1,) * len(self.index) + (result.scale, result.scale)
         self.viewer.add_image(
-            values, name=name, colormap=COLOURS, contrast_limits=(0, 1), opacity=0.6,
+            values, name=name, colormap=ALPHA_COLORMAP, contrast_limits=(0, 1), opacity=0.6,
             interpolation2d="linear", metadata={METADATA: "attention"},
             **moved(self.source, (*self.index, *result.offset), step),
         )  # fmt: skip
@@ -93,38 +93,38 @@ class Materials:
             layer = find_layer(self.viewer, source)
             if layer is not None:
                 values = self.plane(layer, "map")
-                whole = np.iinfo(values.dtype).max if type(layer) is Image and (
-                    values.dtype.kind in "ui"
-                ) else 1  # fmt: skip
-                found[key] = np.clip(values.astype(np.float64) / whole, 0, 1)
+                is_integer_image = type(layer) is Image and values.dtype.kind in "ui"
+                white = np.iinfo(values.dtype).max if is_integer_image else 1
+                found[key] = np.clip(values.astype(np.float64) / white, 0, 1)
         return found
 
-    def state_of(self, modulation: Any, shape: tuple[int, int]) -> MixerState:
-        """Turn a recipe's modulation into settings; replaced alpha maps come as layers."""
+    def load(self, modulation: Any, shape: tuple[int, int]) -> tuple[MixerState, Labels | None]:
+        """Turn a recipe's modulation into settings and a layer of its labels, if it has any.
+
+        Replaced alpha maps come as layers, too.
+        """
 
         def rows(gains: Any) -> Any:
             values = np.broadcast_to(1.0 if gains is None else np.asarray(gains, float), shape)
-            if values.max() > MOST_GAIN or values.min() < 0:
-                raise RecipeError(f"the recipe has gains outside 0..{MOST_GAIN:g}")
+            if values.max() > MAX_GAIN or values.min() < 0:
+                raise RecipeError(f"the recipe has gains outside 0..{MAX_GAIN:g}")
             return tuple(map(tuple, values.tolist()))
 
-        override = {
-            key: float(value) if not np.ndim(value) else self._add_loaded(value, key)
-            for key, value in modulation.override.items()
-        }
-        return replace(
+        state = replace(
             MixerState.neutral(*shape),
             gains=rows(modulation.gains),
             strength=float(modulation.strength),
             label_gains={label: rows(gains) for label, gains in modulation.label_gains.items()},
-            override=override,
+            override={
+                key: self._add_loaded(value, key) if np.ndim(value) else float(value)
+                for key, value in modulation.override.items()
+            },
         )
-
-    def add_recipe_labels(self, labels: Any) -> Labels:
-        """Add the labels of a recipe as a layer."""
-        return self.viewer.add_labels(
-            np.asarray(labels)[self.lead], name="labels of the recipe", **self.where()
-        )
+        if modulation.labels is None:
+            return state, None
+        labels = np.asarray(modulation.labels)[self.lead]
+        name = "labels of the recipe"
+        return state, self.viewer.add_labels(labels, name=name, **self.where())
 
     def _add_loaded(self, value: Any, key: tuple[int, int]) -> Any:
         layer = self.viewer.add_image(
@@ -135,121 +135,39 @@ class Materials:
         return layer.unique_id
 
 
-CHANGES = ("paint", "data", "labels_update")
-"""Events of a labels layer after which its pixels may be others."""
-
-
-class Painting(QObject):
-    """Follows the layer that is chosen in a box."""
-
-    chosen = Signal()
-    """Another layer, or none."""
-    painted = Signal()
-
-    def __init__(self, box: LayerBox) -> None:
-        super().__init__()
-        self._box = box
-        self._followed: Labels | None = None
-        box.changed.connect(self._follow)
-
-    @property
-    def layer(self) -> Any:
-        """The layer, None where none is chosen."""
-        return self._box.layer
-
-    def forget(self, layer: Any) -> None:
-        """Stop following a layer that is gone."""
-        if layer is self._followed:
-            self._followed = None
-
-    def _follow(self) -> None:
-        for layer, change in ((self._followed, "disconnect"), (self.layer, "connect")):
-            if layer is not None:
-                for name in CHANGES:
-                    getattr(getattr(layer.events, name), change)(self._tell)
-        self._followed = self.layer
-        self.chosen.emit()
-
-    def _tell(self, event: object = None) -> None:
-        del event
-        self.painted.emit()
-
-
-class Shown:
+class ResultLayer:
     """Puts results of the mixer into one layer beside their image."""
 
     def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
-        self._material: Materials | None = None
-        self._whole: Any = None
-        self.unique_id: Any = None
-        """Of the layer."""
-        self.region: tuple[int, int, int, int] | None = None
+        self._layers = ResultLayers(viewer)
+        self.whole: Any = None
+        """The last exact result of a whole image."""
+        self._image: ImageSlice | None = None
+        """The image that it was made of."""
+        self.region: Region | None = None
         """(top, bottom, left, right) of the part on show; None: the whole image."""
 
     @property
     def layer(self) -> Any:
         """The layer, None where there is none (any more)."""
-        return None if self.unique_id is None else find_layer(self._viewer, self.unique_id)
+        return self._layers.find("mixer")
 
-    def show(self, material: Materials, result: Any) -> None:
+    def show(self, image: ImageSlice, result: Any) -> None:
         """Show a result: whole, of a region, or a draft of either."""
-        layer = self.layer
         if result.region is None and not result.draft:
-            self._material, self._whole = material, result
-        if layer is not None and (layer.ndim, layer.rgb) != (
-            material.source.ndim,
-            material.source.rgb,
-        ):
-            self._viewer.layers.remove(layer)
-            layer = None
+            self.whole, self._image = result, image
         self.region = result.region
-        image = result.image[material.lead]
         top, _, left, _ = result.region or (0, 0, 0, 0)
-        where = material.where((top, left))
-        if layer is None:
-            self._add(material, image, where)
-        else:
-            _replace(layer, image, where["translate"])
-        self._note(result)
+        self._layers.put(
+            "mixer", result.image[image.lead], image.where((top, left)),
+            name=f"{image.source.name} (mixer)", beside=image.source,
+            # A draft has no recipe, for it cannot be made again.
+            record=None if result.draft else result.recipe.to_dict(),
+        )  # fmt: skip
 
     def complete(self) -> None:
         """Show the last whole image again where only a part or a draft is on show."""
-        layer, whole = self.layer, self._whole
-        if layer is not None and whole is not None and self._material is not None:
-            if layer.metadata.get(METADATA) is None or self.region is not None:
-                self.show(self._material, whole)
-
-    def _add(self, material: Materials, image: Any, where: dict[str, Any]) -> None:
-        source = material.source
-        layer = Image(
-            image, name=f"{source.name} (mixer)", rgb=source.rgb, colormap=source.colormap,
-            gamma=source.gamma, **where,
-        )  # fmt: skip
-        if not source.rgb:
-            layer.contrast_limits = source.contrast_limits
-        self._viewer.layers.insert(self._viewer.layers.index(source) + 1, layer)
-        self.unique_id = layer.unique_id
-        self._viewer.layers.selection.active = source
-
-    def _note(self, result: Any) -> None:
-        """Keep the recipe with the pixels; a draft has none, for it cannot be made again."""
         layer = self.layer
-        others = {key: value for key, value in layer.metadata.items() if key != METADATA}
-        own = {} if result.draft else {METADATA: result.recipe.to_dict()}
-        layer.metadata = {**others, **own}
-
-
-def _replace(layer: Any, image: Any, translate: Any) -> None:
-    """Give a layer other pixels at another place.
-
-    Each of the two sends the layer's pixels to the screen; so the place is changed while the
-    smaller of the two images is in the layer.
-    """
-    growing = np.size(image) > np.size(layer.data)
-    if not growing:
-        layer.data = image
-    if not np.array_equal(layer.translate, translate):
-        layer.translate = translate
-    if growing:
-        layer.data = image
+        if layer is not None and self._image is not None:
+            if layer.metadata.get(METADATA) is None or self.region is not None:
+                self.show(self._image, self.whole)

@@ -1,4 +1,4 @@
-"""What the mixer is set to, as plain data with undo and redo.
+"""Settings of the mixer as plain data, with undo and redo.
 
 Not for: widgets, or rendering.
 """
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-MOST_GAIN = 2.0
-MOST_STRENGTH = 1.5
-WHOLE = 0
+MAX_GAIN = 2.0
+MAX_STRENGTH = 1.5
+WHOLE_IMAGE = 0
 """Stands for the whole image among the labels."""
 
 Rows = tuple[tuple[float, ...], ...]
@@ -21,7 +21,7 @@ Rows = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class MixerState:
-    """Every setting that a person can move."""
+    """Every setting that the user can change."""
 
     gains: Rows
     """One row per block, one number per dilation."""
@@ -34,7 +34,7 @@ class MixerState:
 
     @classmethod
     def neutral(cls, blocks: int, dilations: int) -> MixerState:
-        """Everything as the network has it."""
+        """Return the settings that change nothing."""
         off = ((False,) * dilations,) * blocks
         return cls(((1.0,) * dilations,) * blocks, off, off)
 
@@ -43,22 +43,20 @@ class MixerState:
         rows = []
         for gains, muted, soloed in zip(self.gains, self.muted, self.soloed, strict=True):
             alone = any(soloed)
+            flags = zip(gains, muted, soloed, strict=True)
             rows.append(
-                tuple(
-                    0.0 if mute or (alone and not solo) else gain
-                    for gain, mute, solo in zip(gains, muted, soloed, strict=True)
-                )
+                tuple(0.0 if mute or (alone and not solo) else gain for gain, mute, solo in flags)
             )
         return tuple(rows)
 
     def gains_of(self, label: int) -> Rows:
         """Return the gains that are edited for a label, or for the whole image."""
-        return self.gains if label == WHOLE else self.label_gains.get(label, self.gains)
+        return self.gains if label == WHOLE_IMAGE else self.label_gains.get(label, self.gains)
 
     def with_gain(self, label: int, block: int | None, index: int, value: float) -> MixerState:
         """Set one gain, in one block or (None) in all."""
-        rows = _changed(self.gains_of(label), block, index, float(np.clip(value, 0, MOST_GAIN)))
-        if label == WHOLE:
+        rows = _changed(self.gains_of(label), block, index, float(np.clip(value, 0, MAX_GAIN)))
+        if label == WHOLE_IMAGE:
             return replace(self, gains=rows)
         return replace(self, label_gains={**self.label_gains, label: rows})
 
@@ -66,18 +64,16 @@ class MixerState:
         """Set ``muted`` or ``soloed`` of one dilation, in one block or in all."""
         return replace(self, **{name: _changed(getattr(self, name), block, index, on)})
 
-    def with_rows(self, label: int, rows: Rows) -> MixerState:
-        """Set all gains at once, mute and solo off."""
-        if label != WHOLE:
-            return replace(self, label_gains={**self.label_gains, label: rows})
-        fresh = MixerState.neutral(len(rows), len(rows[0]))
-        return replace(
-            fresh,
-            gains=rows,
-            strength=self.strength,
-            label_gains=self.label_gains,
-            override=self.override,
+    def with_row(self, label: int, block: int | None, row: tuple[float, ...]) -> MixerState:
+        """Set the gains of one block or of all; for the whole image, mute and solo go off."""
+        rows = tuple(
+            row if block in (None, number) else old
+            for number, old in enumerate(self.gains_of(label))
         )
+        if label != WHOLE_IMAGE:
+            return replace(self, label_gains={**self.label_gains, label: rows})
+        off = MixerState.neutral(len(rows), len(row)).muted
+        return replace(self, gains=rows, muted=off, soloed=off)
 
     def with_override(self, block: int, index: int, source: Any) -> MixerState:
         """Replace one alpha (counted from 1) by a layer or a number; None: the network's own."""
@@ -103,38 +99,42 @@ class MixerState:
 class History:
     """Settings gone through, for undo and redo."""
 
-    MOST = 200
+    MAX_STEPS = 200
 
     def __init__(self, state: MixerState) -> None:
         self._states = [state]
         self._place = 0
+        self.pending: MixerState | None = None
+        """Settings of a move that is not complete yet, and no step."""
 
     @property
     def state(self) -> MixerState:
-        """The present settings."""
-        return self._states[self._place]
+        """The present settings, those of an incomplete move included."""
+        return self.pending or self._states[self._place]
 
     def push(self, state: MixerState) -> None:
         """Make a new step; what was undone is forgotten."""
-        if state == self.state:
-            return
-        self._states = [*self._states[: self._place + 1], state][-self.MOST :]
-        self._place = len(self._states) - 1
+        self.pending = None
+        if state != self.state:
+            self._states = [*self._states[: self._place + 1], state][-self.MAX_STEPS :]
+            self._place = len(self._states) - 1
 
     def undo(self) -> MixerState:
         """Go one step back, if there is one."""
+        self.pending = None
         self._place = max(0, self._place - 1)
         return self.state
 
     def redo(self) -> MixerState:
         """Go one step forward again, if there is one."""
+        self.pending = None
         self._place = min(len(self._states) - 1, self._place + 1)
         return self.state
 
     @property
     def can_undo(self) -> bool:
         """Whether there is a step back."""
-        return self._place > 0
+        return self._place > 0 or self.pending is not None
 
     @property
     def can_redo(self) -> bool:
@@ -163,9 +163,8 @@ def presets(dilations: tuple[int, ...]) -> dict[str, tuple[float, ...]]:
 
 
 def _changed(rows: Any, block: int | None, index: int, value: Any) -> Any:
+    """Return rows with another value at one place of one block or of all."""
     return tuple(
-        tuple(value if i == index else old for i, old in enumerate(row))
-        if block is None or b == block
-        else row
-        for b, row in enumerate(rows)
+        (*row[:index], value, *row[index + 1 :]) if block in (None, number) else row
+        for number, row in enumerate(rows)
     )

@@ -1,4 +1,4 @@
-"""One strip of the mixer: a dilation's attention map, gain, mute and solo.
+"""One strip of the mixer (attention map, gain, mute, solo), and the plot of beta.
 
 Not for: what the numbers do.
 """
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from napari.utils.colormaps import ensure_colormap
-from qtpy.QtCore import QSize, Qt, Signal  # type: ignore[attr-defined]
-from qtpy.QtGui import QImage, QPixmap
+from qtpy.QtCore import QObject, QSize, Qt, Signal  # type: ignore[attr-defined]
+from qtpy.QtGui import QIcon, QImage, QPainter, QPixmap
 from qtpy.QtWidgets import (
     QDoubleSpinBox,
     QHBoxLayout,
@@ -25,12 +25,50 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import signals_blocked
 
-from napari_kpac.widgets.mixer.state import MOST_GAIN
+from napari_kpac.widgets.mixer.state import MAX_GAIN
 
 TICKS = 100
-"""Slider positions per unit of gain."""
+"""Slider positions per unit."""
 THUMBNAIL = QSize(56, 44)
-COLOURS = "viridis"
+ALPHA_COLORMAP = "viridis"
+
+
+class NumberSlider(QObject):
+    """A slider and a box of the same number, for a layout to place."""
+
+    moved = Signal(float)
+    """The user set another number; still moving perhaps."""
+    settled = Signal()
+    """The move before this is complete."""
+
+    def __init__(self, parent: QWidget, orientation: Qt.Orientation, maximum: float) -> None:
+        super().__init__(parent)
+        self.slider = QSlider(orientation)
+        self.slider.setRange(0, round(maximum * TICKS))
+        self.number = QDoubleSpinBox()
+        self.number.setRange(0, maximum)
+        self.number.setSingleStep(0.05)
+        self.number.setKeyboardTracking(False)
+        self.slider.valueChanged.connect(lambda position: self._move(position / TICKS))
+        self.slider.sliderReleased.connect(self.settled)
+        self.number.valueChanged.connect(self._move)
+
+    @property
+    def value(self) -> float:
+        """The number as shown."""
+        return self.slider.value() / TICKS
+
+    def show_value(self, value: float) -> None:
+        """Show a number; emits nothing."""
+        with signals_blocked(self.slider), signals_blocked(self.number):
+            self.slider.setValue(round(value * TICKS))
+            self.number.setValue(value)
+
+    def _move(self, value: float) -> None:
+        self.show_value(value)
+        self.moved.emit(value)
+        if not self.slider.isSliderDown():
+            self.settled.emit()
 
 
 class Thumbnail(QToolButton):
@@ -50,8 +88,8 @@ class Thumbnail(QToolButton):
             1, min(values.shape[0] // THUMBNAIL.height(), values.shape[1] // THUMBNAIL.width())
         )
         values = values[::step, ::step]
-        colours = ensure_colormap(COLOURS).map(np.clip(values, 0, 1).ravel())
-        pixels = np.rint(colours[:, :3] * 255).astype(np.uint8).reshape(*values.shape, 3)
+        colours = ensure_colormap(ALPHA_COLORMAP).map(np.clip(values, 0, 1).ravel())
+        pixels = np.rint(colours[:, :3] * 255).astype(np.uint8)
         height, width = values.shape
         image = QImage(pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888)
         scaled = QPixmap.fromImage(image).scaled(
@@ -59,102 +97,58 @@ class Thumbnail(QToolButton):
             Qt.AspectRatioMode.KeepAspectRatio,
             Qt.TransformationMode.SmoothTransformation,
         )
-        self.setIcon(_icon(scaled))
-
-
-def _icon(pixmap: QPixmap) -> Any:
-    from qtpy.QtGui import QIcon
-
-    return QIcon(pixmap)
+        self.setIcon(QIcon(scaled))
 
 
 class Strip(QWidget):
-    """A dilation of a block; signals are in the past tense and carry the new value."""
-
-    gain_moved = Signal(float)
-    gain_settled = Signal(float)
-    mute_toggled = Signal(bool)
-    solo_toggled = Signal(bool)
-    map_clicked = Signal()
+    """The controls of one dilation of a block."""
 
     def __init__(self, index: int, dilation: int) -> None:
         super().__init__()
-        name = f"α{_subscript(index + 1)}"
+        name = "α" + "".join(chr(0x2080 + int(digit)) for digit in str(index + 1))
         title = QLabel(f"<b>{name}</b>")
         title.setToolTip(f"Attention of the branch with dilation {dilation}.")
-        subtitle = QLabel(f"dil. {dilation}")
         self.thumbnail = Thumbnail(
             f"Where {name} is active: bright = 1, dark = 0. Click to add it as a layer."
         )
-        self.slider = QSlider(Qt.Orientation.Vertical)
-        self.slider.setRange(0, round(MOST_GAIN * TICKS))
-        self.slider.setPageStep(TICKS // 4)
-        self.slider.setTickPosition(QSlider.TickPosition.TicksRight)
-        self.slider.setTickInterval(TICKS // 2)
-        self.slider.setMinimumHeight(110)
-        self.slider.setToolTip(f"Gain of {name}: 0 switches the branch off, 1 leaves it alone.")
-        self.number = QDoubleSpinBox()
-        self.number.setRange(0, MOST_GAIN)
-        self.number.setSingleStep(0.05)
-        self.number.setDecimals(2)
-        self.number.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
-        self.number.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.number.setKeyboardTracking(False)
-        self.number.setStyleSheet(f"min-width: 0px; max-width: {THUMBNAIL.width() - 8}px;")
-        self.number.setToolTip("The gain as a number.")
-        self.mute = _flag("M", f"Mute {name}: as if its gain were 0.")
-        self.solo = _flag("S", f"Solo {name}: mute all others of this block.")
-        self.reset = _button("1", "Set the gain back to 1.")
+        self.gain = NumberSlider(self, Qt.Orientation.Vertical, MAX_GAIN)
+        slider, number = self.gain.slider, self.gain.number
+        slider.setPageStep(TICKS // 4)
+        slider.setTickPosition(QSlider.TickPosition.TicksRight)
+        slider.setTickInterval(TICKS // 2)
+        slider.setMinimumHeight(110)
+        slider.setToolTip(f"Gain of {name}: 0 switches the branch off, 1 leaves it alone.")
+        number.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
+        number.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        number.setStyleSheet(f"min-width: 0px; max-width: {THUMBNAIL.width() - 8}px;")
+        number.setToolTip("The gain as a number.")
+        self.mute = _button("M", f"Mute {name}: as if its gain were 0.")
+        self.solo = _button("S", f"Solo {name}: mute all others of this block.")
+        self.mute.setCheckable(True)
+        self.solo.setCheckable(True)
+        reset = _button("1", "Set the gain back to 1.")
+        reset.clicked.connect(lambda: number.setValue(1.0))
         buttons = QHBoxLayout()
         buttons.setSpacing(2)
-        for button in (self.mute, self.solo, self.reset):
+        for button in (self.mute, self.solo, reset):
             buttons.addWidget(button)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 2, 1, 2)
         layout.setSpacing(3)
         centre = Qt.AlignmentFlag.AlignHCenter
-        for widget in (title, subtitle, self.thumbnail, self.slider, self.number):
-            layout.addWidget(widget, 1 if widget is self.slider else 0, centre)
+        for widget in (title, QLabel(f"dil. {dilation}"), self.thumbnail, slider, number):
+            layout.addWidget(widget, 1 if widget is slider else 0, centre)
         layout.addLayout(buttons)
         self.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(f"{name}, dilation {dilation}")
-        self.show_gain(1.0)
-        self.slider.valueChanged.connect(self._slide)
-        self.slider.sliderReleased.connect(lambda: self.gain_settled.emit(self.gain))
-        self.number.valueChanged.connect(self._type)
-        self.mute.toggled.connect(self.mute_toggled)
-        self.solo.toggled.connect(self.solo_toggled)
-        self.reset.clicked.connect(lambda: self.number.setValue(1.0))
-        self.thumbnail.clicked.connect(self.map_clicked)
+        self.gain.show_value(1.0)
 
-    @property
-    def gain(self) -> float:
-        """The gain as shown."""
-        return self.slider.value() / TICKS
-
-    def show_gain(self, value: float) -> None:
-        """Show a gain without saying that it moved."""
-        with signals_blocked(self.slider):
-            self.slider.setValue(round(value * TICKS))
-        with signals_blocked(self.number):
-            self.number.setValue(value)
-
-    def show_flags(self, muted: bool, soloed: bool) -> None:
-        """Show mute and solo without saying that they changed."""
+    def show_values(self, gain: float, muted: bool, soloed: bool) -> None:
+        """Show gain, mute and solo; emits nothing."""
+        self.gain.show_value(gain)
         for button, on in ((self.mute, muted), (self.solo, soloed)):
             with signals_blocked(button):
                 button.setChecked(on)
-
-    def _slide(self, position: int) -> None:
-        self.show_gain(position / TICKS)
-        self.gain_moved.emit(self.gain)
-        if not self.slider.isSliderDown():
-            self.gain_settled.emit(self.gain)
-
-    def _type(self, value: float) -> None:
-        self.show_gain(value)
-        self.gain_moved.emit(value)
-        self.gain_settled.emit(value)
 
 
 def _button(text: str, tooltip: str) -> QPushButton:
@@ -166,11 +160,29 @@ def _button(text: str, tooltip: str) -> QPushButton:
     return button
 
 
-def _flag(text: str, tooltip: str) -> QPushButton:
-    button = _button(text, tooltip)
-    button.setCheckable(True)
-    return button
+class BetaPlot(QWidget):
+    """Draws one bar in 0..1 for every channel of a block, in the colours of the theme."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: npt.NDArray[np.float32] = np.zeros(0, np.float32)
+        self.setFixedHeight(44)
+        self.setToolTip("Shape attention β: how much each channel of the block counts (0 to 1).")
 
-def _subscript(number: int) -> str:
-    return "".join(chr(0x2080 + int(digit)) for digit in str(number))
+    def show_values(self, values: npt.NDArray[np.float32]) -> None:
+        """Show these bars."""
+        self.values = values
+        self.update()
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
+        """Draw the bars."""
+        del event
+        painter = QPainter(self)
+        palette = self.palette()
+        painter.fillRect(self.rect(), palette.base())
+        step = self.width() / max(1, len(self.values))
+        for index, value in enumerate(self.values):
+            height = float(np.clip(value, 0, 1)) * (self.height() - 2)
+            left, top = int(index * step), int(self.height() - height)
+            painter.fillRect(left, top, max(1, int(step) - 1), int(height), palette.highlight())
+        painter.end()

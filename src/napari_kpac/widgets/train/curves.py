@@ -1,6 +1,6 @@
 """The plots of a run: loss, validation error, and the alphas of each block. Needs pyqtgraph.
 
-Not for: what is drawn (history.py).
+Not for: what is drawn (run.py).
 """
 
 from __future__ import annotations
@@ -11,154 +11,114 @@ import pyqtgraph
 from napari.utils.theme import get_theme
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
-from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
+from superqt.utils import qthrottled
 
-from napari_kpac.widgets.task import later
-from napari_kpac.widgets.train.history import History, Line
+from napari_kpac.widgets.train.run import History
 
-REDRAWN = 300
-"""Milliseconds between two drawings at least."""
+REDRAW_MS = 300
+"""Between two drawings at least."""
+PLOT_HEIGHT_PX = 124
 COLOURS = ("#3f8fd2", "#e08a3c", "#43a563", "#d64545", "#9a6fd0", "#8a7a5c", "#c86fa9", "#7f8fa6")
 """Readable on dark and on light."""
+FAINT = "59"
+"""Opacity of a colour, in hexadecimal digits."""
 
 
-class Curves(QWidget):
-    """Draws a history, a few times a second at most."""
+class Curves(pyqtgraph.GraphicsLayoutWidget):  # type: ignore[misc]
+    """Draws a history, a few times a second at most; leaves the mouse wheel to its page."""
 
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
         self._viewer = viewer
-        self._history = History()
-        self._timer = later(self, REDRAWN, self._draw)
-        self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(0, 0, 0, 0)
-        self._layout.setSpacing(2)
-        self._plots: list[_Plot] = []
-        self.loss = self._add_plot(
-            f"loss {_coloured('smoothed', 0)}", "Mean absolute error of each step's crops."
+        self.ci.layout.setContentsMargins(0, 0, 0, 0)
+        self.ci.layout.setVerticalSpacing(2)
+        self._titles: dict[str, str] = {}
+        self.plots: dict[str, Any] = {}
+        """``loss``, ``error``, ``block 1`` and so on."""
+        self.curves: dict[str, Any] = {}
+        """Named as the lines of a history."""
+        self._start(History())
+        viewer.events.theme.connect(self._follow_theme)
+
+    def release(self) -> None:
+        """Stop following the viewer."""
+        self._viewer.events.theme.disconnect(self._follow_theme)
+
+    @qthrottled(timeout=REDRAW_MS, leading=False)
+    def draw(self, history: History) -> None:
+        """Draw soon."""
+        if history is not self._history:
+            self._start(history)
+        for name in sorted(history.lines.keys() - self.curves.keys()):
+            self._add_alpha(name)
+        for name, line in history.lines.items():
+            self.curves[name].setData(line.steps, line.values)
+
+    def _start(self, history: History) -> None:
+        """Make the plots that every run has."""
+        self.clear()
+        self._history = history
+        self.plots, self._titles = {}, {}
+        loss = self._add_plot(
+            "loss",
+            f"loss {_coloured('smoothed', 0)}",
+            "Mean absolute error of each step's crops.",
         )
-        self._loss = self.loss.add_line(COLOURS[0], faint=True)
-        self._smooth = self.loss.add_line(COLOURS[0])
-        self.error = self._add_plot(
+        error = self._add_plot(
+            "error",
             f"validation error: {_coloured('deblurred', 0)}, {_coloured('blurred input', 1)}",
             "Mean absolute error of crops that are not learned from. Below the input's: it helps.",
         )
-        self._error = self.error.add_line(COLOURS[0], points=True)
-        self._input = self.error.add_line(COLOURS[1], dashed=True)
-        self.alphas: dict[int, _Plot] = {}
-        self._alphas: dict[tuple[int, int], Any] = {}
-        viewer.events.theme.connect(self._follow_theme)
-        self._follow_theme()
+        blue, orange = COLOURS[:2]
+        points = {"symbol": "o", "symbolSize": 5, "symbolBrush": blue, "symbolPen": None}
+        self.curves = {
+            "loss": loss.plot(pen={"color": blue + FAINT, "width": 1}),
+            "smooth loss": loss.plot(pen={"color": blue, "width": 2}),
+            "mae": error.plot(pen={"color": blue, "width": 2}, **points),
+            "input mae": error.plot(
+                pen={"color": orange, "width": 2, "style": Qt.PenStyle.DashLine}
+            ),
+        }
 
-    def show_history(self, history: History) -> None:
-        """Draw this one from now on."""
-        self._history = history
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Draw soon."""
-        if not self._timer.isActive():
-            self._timer.start()
-
-    def release(self) -> None:
-        """Stop drawing and stop following the viewer."""
-        self._timer.stop()
-        self._viewer.events.theme.disconnect(self._follow_theme)
-
-    def _draw(self) -> None:
-        history = self._history
-        for curve, line in (
-            (self._loss, history.loss),
-            (self._smooth, history.smooth_loss),
-            (self._error, history.error),
-            (self._input, history.input_error),
-        ):
-            _set(curve, line)
-        for key, curve in self._alphas.items():
-            if key not in history.alphas:
-                curve.clear()
-        for key in sorted(history.alphas):
-            if key not in self._alphas:
-                self._add_alpha(*key)
-            _set(self._alphas[key], history.alphas[key])
-        shown = {block for block, _ in history.alphas}
-        for block, plot in self.alphas.items():
-            plot.whole.setVisible(block in shown)
-
-    def _add_alpha(self, block: int, index: int) -> None:
-        if block not in self.alphas:
-            count = sum(known == block for known, _ in self._history.alphas)
-            names = " ".join(_coloured(f"α{number}", number - 1) for number in range(1, count + 1))
-            plot = self.alphas[block] = self._add_plot(
-                f"mean alpha of block {block}: {names}",
+    def _add_alpha(self, name: str) -> None:
+        """Add the curve of an alpha, and the plot of its block before the first."""
+        block, _, index = name.partition(" alpha ")
+        if block not in self.plots:
+            count = sum(known.startswith(f"{block} alpha") for known in self._history.lines)
+            names = " ".join(_coloured(f"α{number + 1}", number) for number in range(count))
+            plot = self._add_plot(
+                block,
+                f"mean alpha of {block}: {names}",
                 "How much each dilation is used. All at 0 or at 1: the attention has died.",
             )
             plot.setYRange(0, 1)
-        colour = COLOURS[(index - 1) % len(COLOURS)]
-        self._alphas[block, index] = self.alphas[block].add_line(colour)
+        colour = COLOURS[(int(index) - 1) % len(COLOURS)]
+        self.curves[name] = self.plots[block].plot(pen={"color": colour, "width": 2})
 
-    def _add_plot(self, title: str, tooltip: str) -> _Plot:
-        plot = _Plot(title)
-        plot.whole.setToolTip(tooltip)
-        self._plots.append(plot)
-        self._layout.addWidget(plot.whole)
-        self._colour(plot)
+    def _add_plot(self, name: str, title: str, tooltip: str) -> Any:
+        plot = self.plots[name] = self.addPlot(row=len(self.plots), col=0, enableMenu=False)
+        self._titles[name] = title
+        plot.setToolTip(tooltip)
+        plot.setMouseEnabled(x=False, y=False)
+        plot.hideButtons()
+        plot.getAxis("left").setWidth(54)
+        self.setFixedHeight(PLOT_HEIGHT_PX * len(self.plots))
+        self._follow_theme()
         return plot
 
-    def _follow_theme(self, event: object = None) -> None:
-        del event
-        for plot in self._plots:
-            self._colour(plot)
-
-    def _colour(self, plot: _Plot) -> None:
+    def _follow_theme(self) -> None:
         theme = get_theme(self._viewer.theme)
-        plot.set_colours(theme.background.as_hex(), theme.text.as_hex())
-
-
-class _Plot(pyqtgraph.PlotWidget):  # type: ignore[misc]
-    """A small plot under its title, that leaves the mouse wheel to the page around it."""
-
-    def __init__(self, title: str) -> None:
-        super().__init__(enableMenu=False)
-        self.whole = QWidget()
-        layout = QVBoxLayout(self.whole)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        heading = QLabel(title)
-        heading.setTextFormat(Qt.TextFormat.RichText)
-        layout.addWidget(heading)
-        layout.addWidget(self)
-        self.setFixedHeight(104)
-        self.setMouseEnabled(x=False, y=False)
-        self.hideButtons()
-        self.getAxis("left").setWidth(54)
-
-    def add_line(
-        self, colour: str, *, faint: bool = False, dashed: bool = False, points: bool = False
-    ) -> Any:
-        """Add an empty line."""
-        shade = QColor(colour)
-        shade.setAlphaF(0.35 if faint else 1.0)
-        style = Qt.PenStyle.DashLine if dashed else Qt.PenStyle.SolidLine
-        pen = pyqtgraph.mkPen(shade, width=1 if faint else 2, style=style)
-        mark = {"symbol": "o", "symbolSize": 5, "symbolBrush": shade, "symbolPen": None}
-        return self.plot([], [], pen=pen, **(mark if points else {}))
-
-    def set_colours(self, background: str, text: str) -> None:
-        """Follow the window's theme."""
-        self.setBackground(background)
-        for name in ("left", "bottom"):
-            self.getAxis(name).setPen(text)
-            self.getAxis(name).setTextPen(text)
+        text = theme.text.as_hex()
+        self.setBackground(theme.background.as_hex())
+        for name, plot in self.plots.items():
+            plot.setTitle(self._titles[name], color=text, size="9pt", justify="left")
+            for side in ("left", "bottom"):
+                plot.getAxis(side).setPen(text)
+                plot.getAxis(side).setTextPen(text)
 
     def wheelEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
         """Let the page scroll."""
         event.ignore()
-
-
-def _set(curve: Any, line: Line) -> None:
-    curve.setData(line.steps, line.values)
 
 
 def _coloured(text: str, number: int) -> str:

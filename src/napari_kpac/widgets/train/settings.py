@@ -18,37 +18,23 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.training.options import CHOICES, LIMITS, PRESETS, TrainOptions, preset_values
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox, ModelBox
-from napari_kpac.widgets.form import Fold, Form, OptionControls
-from napari_kpac.widgets.train.source import (
-    LAYERS,
-    ChosenData,
-    DataSource,
-    folder_edit,
-    read_folder,
-)
+from napari_kpac.widgets.form import Fold, Form, OptionControls, folder_edit, read_folder
+from napari_kpac.widgets.train.data import LAYERS, ChosenData, DataSource
 
 START = (("from scratch", ""), ("the default model", "default"))
-SHOWN = ("kind", "root", "sharp", "pairs_root", "start", "name", "steps", "device", "phases")
-"""Options that are not folded away."""
+OWN = ("kind", "root", "sharp", "pairs_root", "start", "name", "device", "phases")
+"""Options with controls of their own."""
 ELSEWHERE = ("nodes", "network")
 """Options for the terminal: they start the program anew, or make nothing for the lists."""
-NETWORK = (
-    "levels", "blocks", "channels", "dual", "shared_kernels", "scale_attention",
-    "shape_attention",
-)  # fmt: skip
-SECTIONS = {
-    "network": NETWORK,
-    "learning": (
-        "learning_rate", "final_learning_rate", "warmup", "fine_steps", "fine_learning_rate",
-        "perceptual", "vgg", "attention_learning_rate", "attention_loss", "steering", "betas",
-        "gradient_clip", "ema_decay",
-    ),
-    "crops": (
-        "batch_size", "crop_size", "uniform", "scenes", "focused", "paired", "radii", "spread",
-        "max_radius", "shrink", "noise", "noise_probability", "fixed_batch",
-    ),
-}  # fmt: skip
 OTHERS = "data and run"
+SECTIONS = {
+    "levels": "network",
+    "learning_rate": "learning",
+    "batch_size": "crops",
+    "validate_every": OTHERS,
+}
+"""Titles of what is folded away, by the first option of each section; what comes before the
+first of them goes to the others."""
 
 
 class Settings(QWidget):
@@ -77,25 +63,21 @@ class Settings(QWidget):
             "run folder", "Where the run keeps everything: models, states, previews, metrics."
         )
         self.device = DeviceBox()
-        self.main = OptionControls(TrainOptions, ["steps"], limits=LIMITS)
-        self.sections = {
-            title: OptionControls(TrainOptions, names, limits=LIMITS, choices=CHOICES)
-            for title, names in _sections().items()
-        }
-        self.advanced = Fold("Advanced", self._build_advanced())
+        sections = folded_options()
+        names = ["steps", *(name for section in sections.values() for name in section)]
+        self.fields = OptionControls(TrainOptions, names, limits=LIMITS, choices=CHOICES)
+        advanced = QWidget()
+        inside = QVBoxLayout(advanced)
+        inside.setContentsMargins(0, 0, 0, 0)
+        for title, section in sections.items():
+            group = QGroupBox(title)
+            QVBoxLayout(group).addWidget(Form([self.fields[name] for name in section]))
+            inside.addWidget(group)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        chosen = [
-            self.preset,
-            self.phases,
-            self.start,
-            self.name,
-            self.run,
-            self.main["steps"],
-            self.device,
-        ]
-        layout.addWidget(Form([*self.source.controls, *chosen]))
-        layout.addWidget(self.advanced)
+        chosen = [self.preset, self.phases, self.start, self.name, self.run, self.fields["steps"]]
+        layout.addWidget(Form([*self.source.controls, *chosen, self.device]))
+        layout.addWidget(Fold("Advanced", advanced))
         self._suggested = ""
         self.preset.changed.connect(self._follow_preset)
         self.start.changed.connect(self._follow_start)
@@ -106,25 +88,10 @@ class Settings(QWidget):
         self._follow_preset()
         self._suggest_folder()
 
-    def _build_advanced(self) -> QWidget:
-        page = QWidget()
-        layout = QVBoxLayout(page)
-        layout.setContentsMargins(0, 0, 0, 0)
-        for title, controls in self.sections.items():
-            group = QGroupBox(title)
-            inside = QVBoxLayout(group)
-            inside.addWidget(Form(controls.controls))
-            layout.addWidget(group)
-        return page
-
     def release(self) -> None:
         """Stop following the viewer and the list of models."""
         self.source.release()
         self._filler.release()
-
-    def control(self, name: str) -> Any:
-        """Return the control of an option that is folded away."""
-        return next(each[name] for each in self.sections.values() if name in each)
 
     def chosen(self) -> tuple[TrainOptions, Path, ChosenData]:
         """Return options, run folder and data; raises KpacError where they make no sense."""
@@ -132,10 +99,9 @@ class Settings(QWidget):
         if run is None:
             raise ConfigError("choose a run folder: everything that is learned is kept there")
         data = self.source.chosen()
-        values: dict[str, Any] = {**self.main.values, **data.options}
-        for controls in self.sections.values():
-            values |= controls.values
-        values |= {
+        values = {
+            **self.fields.values,
+            **data.options,
             "name": self.name.value.strip(),
             "start": preferences.model(self.start.value),
             "device": preferences.device(self.device.value),
@@ -145,9 +111,8 @@ class Settings(QWidget):
 
     def show_run(self, options: TrainOptions, run: Path) -> None:
         """Show what a run was begun with."""
-        values = options.to_dict()
         self.source.show_options(options)
-        self._show_values(values)
+        self._show_values(options.to_dict())
         self.name.value = options.name
         self.run.value = run
 
@@ -158,9 +123,7 @@ class Settings(QWidget):
         )
         self.phases.visible = bool(self._phases)
         self.start.choose(values.get("start", ""))
-        self.main.show_values(values)
-        for controls in self.sections.values():
-            controls.show_values(values)
+        self.fields.show_values(values)
 
     def _follow_preset(self) -> None:
         values = preset_values(self.preset.value)
@@ -172,26 +135,29 @@ class Settings(QWidget):
     def _follow_start(self) -> None:
         """Train the network that the start model is: otherwise little of it could be used."""
         config = self._configs.get(preferences.model(self.start.value))
-        if config is None:
-            return
-        known = {name: getattr(config, name, None) for name in NETWORK} | {
-            "dual": config.views == 2
-        }
-        self.sections["network"].show_values(known)
+        if config is not None:
+            self.fields["dual"].value = config.views == 2
+            for item in fields(config):
+                if item.name in self.fields:
+                    self.fields[item.name].value = getattr(config, item.name)
 
     def _learn_configs(self, found: Choices) -> None:
         self._configs = dict(found.configs)
 
     def _suggest_folder(self) -> None:
-        """Name the folder like the model, unless somebody chose another."""
+        """Name the folder like the model, unless the user chose another."""
         if str(self.run.line_edit.value) in ("", ".", self._suggested):
             name = self.name.value.strip() or "my-model"
             self.run.value = user_documents_path() / "napari-kpac" / name
             self._suggested = str(self.run.line_edit.value)
 
 
-def _sections() -> dict[str, tuple[str, ...]]:
-    """Sort all options that are folded away; those that no section names come last."""
-    named = {*SHOWN, *ELSEWHERE, *(name for names in SECTIONS.values() for name in names)}
-    others = (item.name for item in fields(TrainOptions) if item.name not in named)
-    return {**SECTIONS, OTHERS: tuple(others)}
+def folded_options() -> dict[str, list[str]]:
+    """Return the options of each section that is folded away, in the order of the record."""
+    found: dict[str, list[str]] = {title: [] for title in SECTIONS.values()}
+    title = OTHERS
+    for item in fields(TrainOptions):
+        title = SECTIONS.get(item.name, title)
+        if item.name not in (*OWN, *ELSEWHERE, "steps"):
+            found[title].append(item.name)
+    return found

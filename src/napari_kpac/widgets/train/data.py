@@ -1,6 +1,6 @@
-"""What to train on: a folder, two folders, or the open layers.
+"""What to train on: a folder, two folders, or the open layers, which become files.
 
-Not for: reading any of it (datasets), or writing layers into files (layer_files.py).
+Not for: reading files (datasets).
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from magicgui.types import FileDialogMode
-from magicgui.widgets import ComboBox, FileEdit
+import numpy as np
 from napari.layers import Image
 from napari.viewer import Viewer
 
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.placement import METADATA, full_resolution
+from napari_kpac.widgets.form import choice_box, folder_edit, read_folder
+from napari_kpac.widgets.layers import METADATA, full_resolution
 
 LAYERS = "layers"
 KINDS = (
@@ -37,9 +38,10 @@ FOLDERS = {
 class LayerData:
     """The data of one layer, to be written into files by a thread."""
 
-    name: str
     data: Any
     rgb: bool
+    prefix: str
+    """How the paths of the files begin, in the folder of the data."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,9 @@ class ChosenData:
     """What to train on."""
 
     options: dict[str, Any]
-    """Options of training: kind, and root and sharp where they are folders."""
-    sharp: tuple[LayerData, ...] = ()
-    blurred: LayerData | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it lies in layers, and not in files."""
-        return bool(self.sharp)
+    """Options of training: the kind, and the folders unless it lies in layers."""
+    layers: tuple[LayerData, ...] = ()
+    """Of pairs, the blurred layer and the sharp one."""
 
 
 class DataSource:
@@ -62,9 +59,7 @@ class DataSource:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self.kind = ComboBox(
-            label="train on", choices=list(KINDS), tooltip="Where data comes from."
-        )
+        self.kind = choice_box("train on", KINDS, "Where data comes from.")
         self.root = folder_edit("folder", FOLDERS["synthetic"])
         self.sharp = folder_edit("sharp folder", "Folder of the sharp images of the same names.")
         self.pairs = folder_edit(
@@ -72,13 +67,13 @@ class DataSource:
             "Optional: a folder that holds “blurred” and “sharp”. A share of the crops"
             " (paired) comes from there.",
         )
-        self.sharp_layer = LayerBox(
-            viewer, Image, label="sharp", optional="(all images)",
-            tooltip="A sharp image, or a stack of them.",
-        )  # fmt: skip
         self.blurred_layer = LayerBox(
             viewer, Image, label="blurred", optional="(none: blur is made)",
             tooltip="The same out of focus: same shape, same type.",
+        )  # fmt: skip
+        self.sharp_layer = LayerBox(
+            viewer, Image, label="sharp", optional="(all images)",
+            tooltip="A sharp image, or a stack of them.",
         )  # fmt: skip
         self.controls = [
             self.kind, self.root, self.sharp, self.pairs, self.blurred_layer, self.sharp_layer,
@@ -122,10 +117,14 @@ class DataSource:
     def _chosen_layers(self) -> ChosenData:
         blurred, sharp = self.blurred_layer.layer, self.sharp_layer.layer
         if blurred is None:
-            layers = [sharp] if sharp is not None else self._own_images()
+            images = [layer for layer in self._viewer.layers if type(layer) is Image]
+            # Not what this plugin made.
+            own = [layer for layer in images if METADATA not in layer.metadata]
+            layers = [sharp] if sharp is not None else own
             if not layers:
                 raise ConfigError("there is no image layer to train on: open sharp images first")
-            return ChosenData({"kind": "synthetic"}, tuple(map(_layer_data, layers)))
+            named = {f"{number:02d}-": layer for number, layer in enumerate(layers)}
+            return ChosenData({"kind": "synthetic"}, _layer_data(named))
         if sharp is None:
             raise ConfigError("choose the sharp layer that belongs to the blurred one")
         if sharp is blurred:
@@ -137,12 +136,7 @@ class DataSource:
                     f"the {what}s differ: {blurred.name} has {getattr(one, what)}, {sharp.name}"
                     f" {getattr(other, what)}; a pair must agree pixel by pixel"
                 )
-        return ChosenData({"kind": "pairs"}, (_layer_data(sharp),), _layer_data(blurred))
-
-    def _own_images(self) -> list[Image]:
-        """Return the images that were not made by this plugin."""
-        layers = (layer for layer in self._viewer.layers if type(layer) is Image)
-        return [layer for layer in layers if METADATA not in layer.metadata]
+        return ChosenData({"kind": "pairs"}, _layer_data({"blurred/": blurred, "sharp/": sharp}))
 
     def follow_kind(self) -> None:
         """Show the controls that go with the kind of data."""
@@ -154,19 +148,40 @@ class DataSource:
         self.root.tooltip = FOLDERS.get(kind, "")
 
 
-def folder_edit(label: str, tooltip: str) -> FileEdit:
-    """Return a control for a folder, narrow enough for a dock."""
-    edit = FileEdit(label=label, tooltip=tooltip, mode=FileDialogMode.EXISTING_DIRECTORY)
-    edit.choose_btn.text = "..."
-    edit.choose_btn.max_width = 32
-    return edit
+def _layer_data(layers: dict[str, Image]) -> tuple[LayerData, ...]:
+    return tuple(
+        LayerData(full_resolution(layer), bool(layer.rgb), prefix)
+        for prefix, layer in layers.items()
+    )
 
 
-def read_folder(edit: FileEdit) -> Path | None:
-    """Return the folder that is written in a control; None where there is none."""
-    text = str(edit.line_edit.value).strip()
-    return Path(text).expanduser().absolute() if text not in ("", ".") else None
+def write_layers(chosen: ChosenData, folder: Path) -> Steps[None]:
+    """Write every image of the chosen layers, as the network would see it.
 
+    Photographs go into the folder, pairs into ``blurred`` and ``sharp`` below it. A run can
+    then be resumed without the layers. Loads torch: for threads.
+    """
+    from napari_kpac.engine.arrays import as_array, layout_of, read_plane
+    from napari_kpac.engine.pixels import PlaneReader, Rect, resolve_range
+    from napari_kpac.images import write_image
+    from napari_kpac.optics.pixels import from_unit
 
-def _layer_data(layer: Image) -> LayerData:
-    return LayerData(layer.name, full_resolution(layer), bool(layer.rgb))
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; choose another run folder for the layers")
+    arrays = [as_array(layer.data) for layer in chosen.layers]
+    layouts = [
+        layout_of(array, rgb=layer.rgb) for array, layer in zip(arrays, chosen.layers, strict=True)
+    ]
+    done, total = 0, sum(len(list(layout.planes())) for layout in layouts)
+    for index, (array, layout) in enumerate(zip(arrays, layouts, strict=True)):
+        # Both of a pair have one range of values, that of the blurred one.
+        measured = 0 if chosen.options["kind"] == "pairs" else index
+        values = resolve_range("auto", layouts[measured], [arrays[measured]])
+        depth = np.uint8 if array.dtype == np.uint8 else np.uint16
+        for number, plane in enumerate(layout.planes()):
+            reader = PlaneReader(read_plane(array, plane), None, values, 1)
+            seen = reader.read(Rect(0, reader.height, 0, reader.width))
+            image = from_unit((seen[0].permute(1, 2, 0).numpy() + 1) / 2, depth)
+            write_image(folder / f"{chosen.layers[index].prefix}{number:04d}.png", image)
+            done += 1
+            yield Progress(done, total, "writing the layers")

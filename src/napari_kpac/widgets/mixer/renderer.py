@@ -1,6 +1,6 @@
 """Renders in a thread of its own: the newest setting only, what is visible first.
 
-The rules of the thread: it owns the Session, touches no layer and no widget, and speaks
+The rules of the thread: it owns the Session, touches no layer and no widget, and reports
 through signals. A request replaces the one before it; the Session stops a render that has
 become pointless between stages.
 
@@ -21,9 +21,8 @@ from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 from napari_kpac.core.errors import CancelledError, KpacError, for_people
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
+from napari_kpac.widgets.layers import Region
 from napari_kpac.widgets.task import give_way
-
-Region = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -54,31 +53,31 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
     return Session(array[index], fields.pop("model"), fields.pop("device"), **fields)
 
 
-LONGEST = 30.0
-"""Seconds that the end of the program waits for a thread."""
+MAX_WAIT_S = 30.0
+"""How long the end of the program waits for a thread."""
 
 
 class LiveRenderer(QObject):
     """One Session in one thread."""
 
-    opened = Signal(object)
-    """The session is ready: its first result."""
+    opened = Signal(object, object)
+    """The session is ready: its first result, and the dilations of its network."""
     rendered = Signal(object, int)
     """A result (whole, or of a region; perhaps a draft), and the number of the request."""
     failed = Signal(str)
-    """A message for a person; the renderer goes on if it can."""
+    """What went wrong, as a text for the user; the renderer goes on if it can."""
     noted = Signal(str)
-    """Something worth telling, for example that memory ran short."""
+    """A note of the session, for example that memory ran short."""
 
     def __init__(self, make_session: Callable[[], Any]) -> None:
         super().__init__()
         self._make = make_session
         self._session: Any = None
-        self._wish: Request | None = None
+        self._waiting: Request | None = None
         self._latest: Request | None = None
         self._changed = threading.Condition()
         self._closing = False
-        self._said = ""
+        self._note = ""
         self._thread = threading.Thread(target=self._run, name="napari-kpac mixer", daemon=True)
         # A Qt object must not end in another thread, as it would if that had the last hold.
         _running.difference_update({each for each in _running if not each.is_alive})
@@ -91,45 +90,37 @@ class LiveRenderer(QObject):
             # Under the lock: what is cancelled is surely older than this request.
             if self._session is not None:
                 self._session.cancel()
-            self._wish = self._latest = request
+            self._waiting = self._latest = request
             self._changed.notify()
 
     def complete(self) -> None:
         """Render exactly what was asked for last, after the draft that may be under way."""
         with self._changed:
-            if self._wish is not None:
-                self._wish = replace(self._wish, exact=True)
+            if self._waiting is not None:
+                self._waiting = replace(self._waiting, exact=True)
             elif self._latest is not None:
-                self._wish = replace(self._latest, draft=False, exact=True)
+                self._waiting = replace(self._latest, draft=False, exact=True)
             self._changed.notify()
 
-    def close(self, wait: float = 0.0) -> None:
-        """Stop and let go of the Session; with ``wait``, up to so many seconds for the thread."""
+    def close(self) -> None:
+        """Stop, release the Session, and emit nothing any more."""
         self.stop()
         for signal in (self.opened, self.rendered, self.failed, self.noted):
             with suppress(TypeError, RuntimeError):  # nothing is connected any more
                 signal.disconnect()
-        if wait:
-            self.join(wait)
 
     def stop(self) -> None:
         """Ask the thread to end, also when Qt's part of this object is gone."""
         with self._changed:
             self._closing = True
-            self._wish = self._latest = None
+            self._waiting = self._latest = None
             if self._session is not None:
                 self._session.cancel()
             self._changed.notify()
 
-    def join(self, wait: float) -> None:
+    def join(self, seconds: float) -> None:
         """Wait for the thread's end, so many seconds at most."""
-        self._thread.join(wait)
-
-    @property
-    def dilations(self) -> tuple[int, ...]:
-        """Dilations of the network's branches; empty while it is being loaded."""
-        session = self._session
-        return () if session is None else tuple(session.config.dilations)
+        self._thread.join(seconds)
 
     @property
     def is_alive(self) -> bool:
@@ -142,64 +133,58 @@ class LiveRenderer(QObject):
             self._session = self._make()
             del self._make  # it holds on to the image
             if not self._closing:
-                self.opened.emit(self._session.render())
-                self._say_note()
-            self._warm_up()
+                first = self._session.render()
+                self._emit(self.opened, first, tuple(self._session.config.dilations))
+            if self._waiting is None and not self._closing:
+                # Make the first draft before anybody waits for it.
+                with suppress(KpacError):  # it comes again when a slider is moved
+                    self._session.render(draft=True)
             while (request := self._next()) is not None:
                 self._serve(request)
         except Exception as error:
-            self._tell(error)
+            self._fail(error)
         finally:
             with self._changed:
                 session, self._session = self._session, None
             if session is not None:
                 session.close()
 
-    def _warm_up(self) -> None:
-        """Make the first draft before anybody waits for it."""
-        if self._wish is None and not self._closing:
-            with suppress(KpacError):  # whoever moves a slider will hear of it
-                self._session.render(draft=True)
-
-    def _say_note(self) -> None:
-        """Tell once what the session has to say."""
-        note = self._session.note
-        if note != self._said and not self._closing:
-            self._said = note
-            self.noted.emit(note)
-
     def _next(self) -> Request | None:
+        """Wait for a request; None when the renderer is closed."""
         with self._changed:
-            while self._wish is None and not self._closing:
+            while self._waiting is None and not self._closing:
                 self._changed.wait()
-            request, self._wish = self._wish, None
+            request, self._waiting = self._waiting, None
             return None if self._closing else request
 
     def _serve(self, request: Request) -> None:
+        """Render a request part by part, as long as no newer one waits."""
+        render, modulation, region = self._session.render, request.modulation, request.region
         try:
             if request.draft:
-                look = self._session.render(request.modulation, request.region, draft=True)
-                self._emit(look, request)
-            if not request.exact or self._wish is not None:
+                self._emit(self.rendered, render(modulation, region, draft=True), request.number)
+            if not request.exact or self._waiting is not None:
                 return
-            if request.region is not None:
-                part = self._session.render(request.modulation, region=request.region)
-                self._emit(part, request)
-            if self._wish is None:
-                self._emit(self._session.render(request.modulation), request)
-        except CancelledError:
-            return
+            if region is not None:
+                self._emit(self.rendered, render(modulation, region), request.number)
+            if self._waiting is None:
+                self._emit(self.rendered, render(modulation), request.number)
         except Exception as error:
-            self._tell(error)
+            self._fail(error)
 
-    def _emit(self, result: Any, request: Request) -> None:
-        if not self._closing:
-            self.rendered.emit(result, request.number)
-            self._say_note()
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, CancelledError):
+            self._emit(self.failed, for_people(error))
 
-    def _tell(self, error: Exception) -> None:
-        if not self._closing and not isinstance(error, CancelledError):
-            self.failed.emit(for_people(error))
+    def _emit(self, signal: Any, *values: Any) -> None:
+        """Emit a signal, and the session's note if it is a new one; nothing once closed."""
+        if self._closing:
+            return
+        signal.emit(*values)
+        note = self._note if self._session is None else self._session.note
+        if note != self._note:
+            self._note = note
+            self.noted.emit(note)
 
 
 _running: set[LiveRenderer] = set()
@@ -212,4 +197,4 @@ def _end_threads() -> None:
     for renderer in list(_running):
         renderer.stop()
     for renderer in list(_running):
-        renderer.join(LONGEST)
+        renderer.join(MAX_WAIT_S)
