@@ -6,9 +6,7 @@ maps themselves (detection).
 
 from __future__ import annotations
 
-import glob
 import json
-import re
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.batch.executor import run_steps
-from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, model_card, open_arrays
+from napari_kpac.batch.files import (
+    FileAction,
+    FileInfo,
+    OpenFile,
+    Output,
+    files_beside,
+    model_card,
+    open_arrays,
+)
 from napari_kpac.batch.inputs import Item, Name, plan_items
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report
@@ -214,8 +220,4 @@ class BlurMapOutput(Output):
 
 def _first_file(path: Path) -> Path | None:
     """Return a file if it is there, or the first of a stack's slices; all of these come at once."""
-    if path.exists():
-        return path
-    zeros = re.compile(rf"{re.escape(path.stem)}(-0+)+")
-    found = path.parent.glob(f"{glob.escape(path.stem)}-0*{path.suffix}")
-    return next((each for each in found if zeros.fullmatch(each.stem)), None)
+    return path if path.exists() else next(files_beside(path, r"(-0+)+"), None)

@@ -5,9 +5,7 @@ Not for: the network (engine); how a batch is run (executor.py, cluster.py).
 
 from __future__ import annotations
 
-import glob
 import json
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -18,7 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.batch.executor import run_steps
-from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, model_card, open_arrays
+from napari_kpac.batch.files import (
+    FileAction,
+    FileInfo,
+    OpenFile,
+    Output,
+    files_beside,
+    model_card,
+    open_arrays,
+)
 from napari_kpac.batch.inputs import Item, Name, plan_items
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report
@@ -212,17 +218,12 @@ class DeblurAction(FileAction):
         direct = isinstance(pixels, np.ndarray) or (pixels is not None and job.by_chunk)
         result = yield from job.deblur(planes[plane], loaded, pixels if direct else None)
         parts = {} if direct else dict(zip(planes[plane].indices, result.pixels, strict=True))
-        return self._recorded(result.recipe), parts, result.sigma
+        recipe = replace(result.recipe, options=self.recorded_options or self.options)
+        return recipe, parts, result.sigma
 
     def output(self, item: Item, info: FileInfo) -> Output:
         """Begin a file of the same kind."""
         return DeblurOutput(item, info, self.defocus_map)
-
-    def _recorded(self, recipe: Recipe) -> Recipe:
-        """Return the recipe with the options as they were given, not as a worker has them."""
-        if self.recorded_options is None:
-            return recipe
-        return replace(recipe, options=self.recorded_options)
 
 
 class DeblurOutput(Output):
@@ -272,14 +273,11 @@ class AttentionAction(DeblurAction):
 
     def find_result(self, item: Item) -> Path | None:
         """Return the first map if it is there; all of a file's appear together."""
-        stem, suffix = item.target.stem, item.target.suffix
-        name = re.compile(rf"{re.escape(stem)}(-\d+)*-block1-alpha1")
-        for path in item.target.parent.glob(f"{glob.escape(stem)}*-block1-alpha1{suffix}"):
-            if name.fullmatch(path.stem):
-                # Slice 0 of s.tif and s-0.tif share a name: the maps name their source.
-                record = description_of(path)
-                if isinstance(record, dict) and record.get(SOURCE) == item.first.name:
-                    return path
+        for path in files_beside(item.target, r"(-\d+)*-block1-alpha1"):
+            # Slice 0 of s.tif and s-0.tif share a name: the maps name their source.
+            record = description_of(path)
+            if isinstance(record, dict) and record.get(SOURCE) == item.first.name:
+                return path
         return None
 
     def compute(
@@ -296,7 +294,8 @@ class AttentionAction(DeblurAction):
             raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
         index = planes[plane].indices[0] if job.layout.rgb_channels is None else (plane,)
         maps = upsample(result.alpha, job.scale, job.layout.size)
-        return index, maps, self._recorded(result.recipe)
+        recipe = replace(result.recipe, options=self.recorded_options or self.options)
+        return index, maps, recipe
 
     def output(self, item: Item, info: FileInfo) -> Output:  # noqa: ARG002 - maps fit everywhere
         """Begin the maps of a file."""

@@ -72,7 +72,13 @@ def _overlapped(
     """
     # At most three are open: one is read, one computed, one written.
     tasks: deque[FileTask] = deque(maxlen=3)
-    planes = _load(items, action, tasks)
+
+    def load() -> Iterator[LoadedPlane]:
+        for item in items:
+            tasks.append(FileTask(item, action))
+            yield from tasks[-1].load()
+
+    planes = load()
     with ExitStack() as stack:
         # Undone in the opposite order: the threads come to rest first.
         stack.callback(close_tasks, tasks)
@@ -95,16 +101,6 @@ def _overlapped(
                 ahead = reader.submit(next, planes, None)
         if (outcome := behind.result()) is not None:
             yield progress.end(outcome)
-
-
-def _load(
-    items: Sequence[Item], action: FileAction, tasks: deque[FileTask]
-) -> Iterator[LoadedPlane]:
-    """Load the planes of all files, one at a time; the tasks are kept to be closed at the end."""
-    for item in items:
-        task = FileTask(item, action)
-        tasks.append(task)
-        yield from task.load()
 
 
 @contextmanager

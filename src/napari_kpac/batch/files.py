@@ -5,6 +5,8 @@ Not for: the thread or machine in which that is done (executor.py, cluster.py).
 
 from __future__ import annotations
 
+import glob
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -71,7 +73,7 @@ class Output(ABC):
         """Complete the result and let it appear under its name."""
 
     def discard(self) -> None:  # noqa: B027 - not every result has anything to remove
-        """Remove what was written so far."""
+        """Remove what was written so far; nothing, once the result is complete."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,8 +166,8 @@ class FileTask:
         self.is_large = False
         """Whether decoding and encoding a plane takes memory that no plan counts."""
         self.planes, self.written = 1, 0
-        self._file: OpenFile | None = None
         self._output: Output | None = None
+        self._open = ExitStack()
         self._ended = False
 
     def check(self) -> bool:
@@ -183,7 +185,8 @@ class FileTask:
             yield LoadedPlane(self)
             return
         try:
-            self._file = file = self.action.open(self.item)
+            file = self.action.open(self.item)
+            self._open.callback(file.close)
             self.begin(file.info)
             for index in range(self.planes):
                 if self.outcome is not None:
@@ -197,6 +200,7 @@ class FileTask:
         """Begin the result."""
         self.planes, self.is_large = info.planes, info.plane_bytes > LARGE_PLANE_BYTES
         self._output = self.action.output(self.item, info)
+        self._open.callback(self._output.discard)
 
     def compute(self, plane: LoadedPlane, progress: BatchProgress) -> Steps[Any]:
         """Compute a plane; returns what is to be written."""
@@ -247,7 +251,7 @@ class FileTask:
             # What was read last of a folder of chunks that is gone was taken for empty.
             if path.suffix.lower() not in PLAIN + TIFF + RAW and not path.exists():
                 raise FileError(f"{path}: it was removed while it was being read")
-        self.outcome, self._output = self._output.finish(), None
+        self.outcome = self._output.finish()
 
     def fail(self, error: BaseException) -> None:
         """End the file with an error, unless it has ended before."""
@@ -257,12 +261,8 @@ class FileTask:
 
     def close(self) -> None:
         """Close the file; a result that is not complete is removed."""
-        file, self._file = self._file, None
-        output, self._output = self._output, None
-        if output is not None:
-            output.discard()
-        if file is not None:
-            file.close()
+        self._open.close()
+        self._output = None
 
 
 def close_tasks(tasks: Iterable[FileTask]) -> None:
@@ -295,6 +295,13 @@ def open_arrays(
     image = None if item.source is None else arrays.pop(0)
     views = None if item.views is None else (arrays[0], arrays[1])
     return image, views, opened[0].metadata
+
+
+def files_beside(target: Path, ending: str) -> Iterator[Path]:
+    """Return the files that are named like a target, with an ending that matches a pattern."""
+    name = re.compile(re.escape(target.stem) + ending)
+    found = target.parent.glob(f"{glob.escape(target.stem)}*{target.suffix}")
+    return (path for path in found if name.fullmatch(path.stem))
 
 
 def model_card(options: ImageOptions) -> ModelCard:

@@ -33,7 +33,6 @@ WRITABLE = SUFFIXES + ZARR
 class ImageFile:
     """An opened file: its pixels, loaded or read as they are needed, and what it says of them."""
 
-    path: Path
     array: Any
     metadata: Metadata
     _open: ExitStack = field(default_factory=ExitStack)
@@ -87,7 +86,7 @@ def open_image(path: Path, *, whole: bool = False) -> ImageFile:
             raise FileError(f"{path}: an empty image, of shape {tuple(array.shape)}")
         if whole:
             array = _load(path, array)
-        return ImageFile(path, array, metadata, stack.pop_all())
+        return ImageFile(array, metadata, stack.pop_all())
 
 
 def _load(path: Path, array: Any) -> npt.NDArray[Any]:
