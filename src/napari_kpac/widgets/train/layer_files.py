@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.options import ImageOptions
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.engine.arrays import as_array, layout_of, read_plane
+from napari_kpac.engine.arrays import as_array, layout_for, read_plane
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
 from napari_kpac.images import write_image
 from napari_kpac.optics.pixels import from_unit
@@ -60,4 +61,4 @@ def _images(layer: LayerData, values: PixelRange) -> Iterator[npt.NDArray[Any]]:
 
 
 def _layout(layer: LayerData) -> Any:
-    return layout_of(as_array(layer.data), rgb=layer.rgb)
+    return layout_for(as_array(layer.data), ImageOptions(rgb=layer.rgb))
