@@ -95,11 +95,11 @@ def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
     viewer.add_image(np.zeros((3, 64, 64), np.uint8), name="stack")
     original = Stages._encode_tile
 
-    def slow(self, tile, levels):
+    def slow(self, tile):
         import time
 
         time.sleep(0.3)
-        return original(self, tile, levels)
+        return original(self, tile)
 
     monkeypatch.setattr(Stages, "_encode_tile", slow)
     click(qtbot, widget._panel.button)
@@ -136,7 +136,7 @@ def test_errors_are_shown_and_the_window_lives(viewer, widget, qtbot, monkeypatc
     assert "docs/troubleshooting.md#image" in widget._message.text()
     from napari_kpac.engine.stages import Stages
 
-    def fail(self, tile, levels):
+    def fail(self, tile):
         raise RuntimeError("the card fell out")
 
     monkeypatch.setattr(Stages, "_encode_tile", fail)

@@ -119,25 +119,13 @@ def as_array(image: Any) -> Any:
     return image
 
 
-def layout_of(
-    array: Any,
-    *,
-    rgb: bool | None = None,
-    channel_axis: int | None = None,
-    rgb_channels: Sequence[int] | None = None,
-) -> Layout:
-    """Decide how to read an array.
+def layout_for(array: Any, options: ImageOptions) -> Layout:
+    """Decide how to read an array (from :func:`as_array`) by the options of an action.
 
-    Parameters
-    ----------
-    array
-        From :func:`as_array`.
-    rgb
-        Whether the last axis is colour. None: it is, if it has 3 or 4 entries and the array
-        has at least three axes, as in napari.
-    channel_axis, rgb_channels
-        Together: three channels of that axis are processed as one RGB image; the others,
-        like all leading axes, by themselves.
+    Where ``options.rgb`` is None, the last axis is colour if it has 3 or 4 entries and the array
+    has at least three axes, as in napari. ``channel_axis`` and ``rgb_channels`` go together:
+    three channels of that axis are processed as one RGB image; the others, like all leading
+    axes, by themselves.
     """
     shape = tuple(int(n) for n in array.shape)
     dtype = np.dtype(array.dtype)
@@ -151,25 +139,15 @@ def layout_of(
     if 0 in shape:
         raise ImageError(f"the image is empty: its shape is {shape}")
     coloured = len(shape) >= 3 and shape[-1] in (3, 4)
-    if rgb and not coloured:
+    if options.rgb and not coloured:
         raise ImageError(f"rgb=True needs a last axis of 3 or 4 entries, the shape is {shape}")
     colour: Kind = "grey"
-    if coloured if rgb is None else rgb:
+    if coloured if options.rgb is None else options.rgb:
         colour = "rgb" if shape[-1] == 3 else "rgba"
     layout = Layout(shape, dtype, colour)
-    if channel_axis is None and rgb_channels is None:
+    if options.channel_axis is None and options.rgb_channels is None:
         return layout
-    return _with_channels(layout, channel_axis, rgb_channels)
-
-
-def layout_for(array: Any, options: ImageOptions) -> Layout:
-    """Decide how to read an array by an action's options."""
-    return layout_of(
-        array,
-        rgb=options.rgb,
-        channel_axis=options.channel_axis,
-        rgb_channels=options.rgb_channels,
-    )
+    return _with_channels(layout, options.channel_axis, options.rgb_channels)
 
 
 def output_for(layout: Layout, out: Any, image: Any) -> Any:

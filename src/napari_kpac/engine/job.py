@@ -34,7 +34,6 @@ from napari_kpac.engine.arrays import (
     as_array,
     is_read_by_chunk,
     layout_for,
-    layout_of,
     plane_output,
     read_plane,
     write_plane,
@@ -200,7 +199,7 @@ class Job:
                     "the views and the image must have the same shape: "
                     f"{tuple(view.shape)} is not {self.layout.shape}"
                 )
-            layout_of(view, rgb=options.rgb)
+            layout_for(view, options)
         sources = (self.views or ()) if self.array is None else (self.array,)
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
         self.modulation.check(self.net.config, self.layout.size)

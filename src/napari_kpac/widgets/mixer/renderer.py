@@ -42,12 +42,12 @@ class Request:
 def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> Any:
     """Open a Session on one slice of an image, seen in the range of the whole stack."""
     from napari_kpac.engine import Session
-    from napari_kpac.engine.arrays import as_array, layout_of
+    from napari_kpac.engine.arrays import as_array, layout_for
     from napari_kpac.engine.pixels import resolve_range
 
     preferences.apply_to_engine()
     array = as_array(data)
-    found = resolve_range(options.range, layout_of(array, rgb=options.rgb), (array,))
+    found = resolve_range(options.range, layout_for(array, options), (array,))
     fields = options.to_dict()
     fields["range"] = (found.low, found.high)
     return Session(array[index], fields.pop("model"), fields.pop("device"), **fields)

@@ -161,7 +161,8 @@ def write_layers(chosen: ChosenData, folder: Path) -> Steps[None]:
     Photographs go into the folder, pairs into ``blurred`` and ``sharp`` below it. A run can
     then be resumed without the layers. Loads torch: for threads.
     """
-    from napari_kpac.engine.arrays import as_array, layout_of, read_plane
+    from napari_kpac.core.options import ImageOptions
+    from napari_kpac.engine.arrays import as_array, layout_for, read_plane
     from napari_kpac.engine.pixels import PlaneReader, Rect, resolve_range
     from napari_kpac.images import write_image
     from napari_kpac.optics.pixels import from_unit
@@ -170,7 +171,8 @@ def write_layers(chosen: ChosenData, folder: Path) -> Steps[None]:
         raise ConfigError(f"{folder} is not empty; choose another run folder for the layers")
     arrays = [as_array(layer.data) for layer in chosen.layers]
     layouts = [
-        layout_of(array, rgb=layer.rgb) for array, layer in zip(arrays, chosen.layers, strict=True)
+        layout_for(array, ImageOptions(rgb=layer.rgb))
+        for array, layer in zip(arrays, chosen.layers, strict=True)
     ]
     done, total = 0, sum(len(list(layout.planes())) for layout in layouts)
     for index, (array, layout) in enumerate(zip(arrays, layouts, strict=True)):
