@@ -25,6 +25,8 @@ from napari_kpac.evaluation.report import best_and_worst
 from napari_kpac.evaluation.results import Results, Row, summarise
 from napari_kpac.evaluation.study import with_noise
 from napari_kpac.evaluation.tables import tables_of
+from napari_kpac.weights import ModelCard, save_network
+from tests.engine.conftest import tiny_net
 
 METHODS = ("ebdb", "wiener", "richardson-lucy", "unsharp")
 
@@ -314,9 +316,6 @@ def test_noise_is_seeded_and_not_clipped(dpdd):
 
 
 def test_a_dual_model_gets_both_views(dpdd, own_models):
-    from napari_kpac.weights import ModelCard, save_network
-    from tests.engine.conftest import tiny_net
-
     save_network(tiny_net(2, double=False, views=2), own_models / "two.safetensors",
                  ModelCard(name="two"))  # fmt: skip
     with pytest.raises(KpacError, match="needs dual-pixel views"):
@@ -364,6 +363,26 @@ def test_the_page_stands_alone_and_shows_its_cases(dpdd, tiny_model, tmp_path):
     rows = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert {row["image"] for row in rows} == {"p0", "p1", "p2", "p3"}
     json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_matplotlib_waits_until_a_report_is_drawn():
+    code = (
+        "import sys, napari_kpac.evaluation.report, napari_kpac.reproduction.report;"
+        "sys.exit('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_names_are_escaped_and_shown_as_they_are(folders, tmp_path, own_models):
+    net = tiny_net(2, double=False)
+    path = tmp_path / "a$b$<i>&.safetensors"
+    save_network(net, path, ModelCard(name="odd"))
+    given = options(folders, kind="pairs", model=(str(path),), limit=1)
+    text = finish(kpac.evaluate(given, tmp_path / "out")).report.read_text()
+    assert "<i>" not in text
+    assert "<td>a$b$&lt;i&gt;&amp;.safetensors</td>" in text
+    assert ">a$b$&lt;i&gt;&amp;.safetensors</text>" in text
+    assert 'alt="a$b$&lt;i&gt;&amp;.safetensors, ' in text
 
 
 def test_rows_survive_a_file_exactly(tmp_path):

@@ -18,6 +18,7 @@ at least 1 % of its pixels; a table shows the mean over the images that count.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,8 @@ from napari_kpac.datasets.options import SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.datasets.photographs import photos_of_split, read_photo
 from napari_kpac.evaluation import metrics
-from napari_kpac.evaluation.metrics import ImageArray, Mask, Preset
+from napari_kpac.evaluation.metrics import ImageArray, Mask
+from napari_kpac.evaluation.options import SSIMPreset
 from napari_kpac.optics import aperture, defocus, radius_map, random_aperture, scene
 from napari_kpac.optics.pixels import to_unit
 
@@ -64,7 +66,7 @@ def bin_scores(
     result: ImageArray,
     truth: ImageArray,
     radius: npt.NDArray[np.float32],
-    preset: Preset = "default",
+    preset: SSIMPreset = "default",
 ) -> dict[str, float]:
     """Return PSNR, SSIM and MAE in every bin in which the image has enough pixels."""
     squared = metrics.squared_error(result, truth)
@@ -139,7 +141,7 @@ class SyntheticCases:
         self._photos = photos_of_split(root, split)[:limit]
         self._seed = seed
         self.dual = dual
-        self._read: tuple[Path, Floats] | None = None
+        self._photo = lru_cache(maxsize=1)(_read_photo)
 
     def __len__(self) -> int:
         return CROPS_PER_PHOTO * len(self._photos)
@@ -200,16 +202,15 @@ class SyntheticCases:
             radius=np.ascontiguousarray(made.radius[rows, columns]),
         )
 
-    def _photo(self, path: Path) -> Floats:
-        if self._read is None or self._read[0] != path:
-            photo = read_photo(path)
-            if min(photo.shape[:2]) < CROP_SIDE_PX:
-                raise FileError(
-                    f"the photograph {path} is smaller than the benchmark's crops of"
-                    f" {CROP_SIDE_PX}x{CROP_SIDE_PX}; take it out of the folder"
-                )
-            self._read = path, photo
-        return self._read[1]
+
+def _read_photo(path: Path) -> Floats:
+    photo = read_photo(path)
+    if min(photo.shape[:2]) < CROP_SIDE_PX:
+        raise FileError(
+            f"the photograph {path} is smaller than the benchmark's crops of"
+            f" {CROP_SIDE_PX}x{CROP_SIDE_PX}; take it out of the folder"
+        )
+    return photo
 
 
 def _place(photo: Floats, rng: np.random.Generator) -> tuple[int, int]:

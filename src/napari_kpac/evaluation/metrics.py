@@ -12,17 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from skimage.metrics import structural_similarity
 
 from napari_kpac.core.errors import ConfigError, ImageError
+from napari_kpac.evaluation.options import SSIM_PRESETS, SSIMPreset
 
-Preset = Literal["default", "paper"]
-"""How SSIM is scaled, see :func:`ssim`."""
-PRESETS: tuple[Preset, ...] = get_args(Preset)
 SSIM_WINDOW_PX = 7
 
 ImageArray = npt.NDArray[Any]
@@ -72,7 +70,7 @@ def mae(result: ImageArray, truth: ImageArray, where: Mask | None = None) -> flo
 
 
 def ssim(
-    result: ImageArray, truth: ImageArray, preset: Preset = "default", where: Mask | None = None
+    result: ImageArray, truth: ImageArray, preset: SSIMPreset = "default", where: Mask | None = None
 ) -> float:
     """Return the structural similarity with a 7x7 uniform window, per channel, then the mean.
 
@@ -92,10 +90,11 @@ def ssim(
     return _mean(ssim_map(result, truth, preset)[inner], None if where is None else where[inner])
 
 
-def ssim_map(result: ImageArray, truth: ImageArray, preset: Preset = "default") -> Doubles:
+def ssim_map(result: ImageArray, truth: ImageArray, preset: SSIMPreset = "default") -> Doubles:
     """Return the structural similarity of every pixel (H, W), the mean over its channels."""
-    if preset not in PRESETS:
-        raise ConfigError(f"no preset of SSIM is called {preset!r}; choose {' or '.join(PRESETS)}")
+    if preset not in SSIM_PRESETS:
+        choices = " or ".join(SSIM_PRESETS)
+        raise ConfigError(f"no preset of SSIM is called {preset!r}; choose {choices}")
     a, b = _clipped(result, truth)
     if min(a.shape[:2]) < SSIM_WINDOW_PX:
         raise ImageError(

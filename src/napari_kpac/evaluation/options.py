@@ -15,7 +15,9 @@ from napari_kpac.datasets.options import DataOptions
 MethodName = Literal["ebdb", "wiener", "richardson-lucy", "unsharp"]
 """Methods without a network."""
 METHODS: tuple[MethodName, ...] = get_args(MethodName)
-SSIM_PRESETS = ("default", "paper")
+SSIMPreset = Literal["default", "paper"]
+"""How SSIM is scaled, see :func:`napari_kpac.evaluation.metrics.ssim`."""
+SSIM_PRESETS: tuple[SSIMPreset, ...] = get_args(SSIMPreset)
 
 
 def check_method(name: Any) -> MethodName:
@@ -51,7 +53,7 @@ class EvaluateOptions(DataOptions):
         "fit gain and offset of each channel to the sharp image before scores are computed, "
         "since images of real pairs differ in exposure",
     )
-    ssim: str = option("default", "scale of SSIM: default, or paper (not comparable)")
+    ssim: SSIMPreset = option("default", "scale of SSIM: default, or paper (not comparable)")
     lpips: bool = option(True, "measure LPIPS too, where its package and weights are there")
     limit: int | None = option(None, "use only the first images or photographs", int)
     seed: int = option(0, "of noise and synthetic data; another seed is another benchmark", int)

@@ -156,7 +156,7 @@ class PairStudy(Study):
 
     def _scores(self, restored: ImageArray, pair: Pair) -> dict[str, float]:
         restored = self.as_scored(restored, pair.sharp)
-        preset: metrics.Preset = "paper" if self.options.ssim == "paper" else "default"
+        preset = self.options.ssim
         scores = {
             "psnr": metrics.psnr(restored, pair.sharp),
             "ssim": metrics.ssim(restored, pair.sharp, preset),

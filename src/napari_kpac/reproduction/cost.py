@@ -29,6 +29,7 @@ from napari_kpac.network import (
     count_flops,
     count_parameters,
 )
+from napari_kpac.reproduction.variants import EXPERIMENTS, Variant
 
 SIZE = (720, 1280)
 SIDE_MULTIPLE_PX = 16
@@ -101,37 +102,20 @@ def _parameters(make: Make) -> int:
 
 def parameter_tables() -> dict[str, list[CountRow]]:
     """Return the parameters of every network in the paper's tables (the paper's in millions)."""
-    two = {"levels": 2}
-    full = _kpac(**two)
-    authors = {"shape_hidden": 12}
-    tables: dict[str, tuple[Sequence[paper.PaperRow], Sequence[Make]]] = {
-        "weight sharing (2-level)": (
-            paper.WEIGHT_SHARING,
-            (_kpac(**two, shared_kernels=False), full),
-        ),
-        "ablation (2-level)": (
-            paper.ABLATION,
-            (
-                ResidualNet,
-                _kpac(**two, scale_attention=False, shape_attention=False),
-                _kpac(**two, scale_attention=False),
-                _kpac(**two, shape_attention=False),
-                full,
-            ),
-        ),
-        "number of blocks (2-level)": (
-            paper.NUMBER_OF_BLOCKS,
-            [_kpac(**two, blocks=blocks) for blocks in (1, 2, 3, 4)],
-        ),
-        "comparison": (
-            paper.COMPARISON,
-            [_BY_LABEL[row.label].make for row in paper.COMPARISON],
-        ),
-        "authors' files (shape attention of width 12)": (
-            paper.COMPARISON[2:],
-            (_kpac(**two, **authors), _kpac(**authors), _kpac(views=2, **authors)),
-        ),
+    networks: dict[str, list[tuple[paper.PaperRow, Make]]] = {
+        title: [(variant.printed[0.0], _variant(variant)) for variant in EXPERIMENTS[name].variants]
+        for title, name in (
+            ("weight sharing (2-level)", "weight-sharing"),
+            ("ablation (2-level)", "ablation"),
+            ("number of blocks (2-level)", "num-blocks"),
+        )
     }
+    networks["comparison"] = [(row, _BY_LABEL[row.label].make) for row in paper.COMPARISON]
+    ours = ({"levels": 2}, {"levels": 3}, {"views": 2})
+    networks["authors' files (shape attention of width 12)"] = [
+        (row, _kpac(**changes, shape_hidden=12))
+        for row, changes in zip(paper.COMPARISON[2:], ours, strict=True)
+    ]
     return {
         title: [
             CountRow(
@@ -140,10 +124,14 @@ def parameter_tables() -> dict[str, list[CountRow]]:
                 _parameters(make),
                 note=DPDNET_NOTE if row.label.startswith("DPDNet") else "",
             )
-            for row, make in zip(printed, makes, strict=True)
+            for row, make in rows
         ]
-        for title, (printed, makes) in tables.items()
+        for title, rows in networks.items()
     }
+
+
+def _variant(variant: Variant) -> Make:
+    return ResidualNet if "network" in variant.changes else _kpac(**variant.changes)
 
 
 def flops_tables() -> dict[str, list[CountRow]]:
