@@ -21,9 +21,13 @@ def run(*arguments, **kwargs):
     )
 
 
+LAZY = ("batch", "datasets", "evaluation", "network", "reproduction", "training", "weights")
+
+
 def test_importing_the_package_loads_nothing_heavy():
     code = (
         "import sys, napari_kpac, napari_kpac.cli.entry; napari_kpac.cli.entry.parser();"
+        f"from napari_kpac import {', '.join(LAZY)};"
         "heavy = {'torch', 'napari', 'qtpy', 'PyQt6', 'magicgui', 'skimage', 'matplotlib'};"
         "heavy = (heavy | {'jinja2'}) & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"

@@ -87,20 +87,16 @@ def print_json(data: object) -> None:
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print aligned columns for people; numbers to the right."""
     cells = [list(map(str, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    right = [bool(rows) and all(_is_numeric(row[i]) for row in cells) for i in range(len(headings))]
-
-    def line(values: Sequence[str]) -> str:
+    columns = []
+    for heading, *column in zip(headings, *cells, strict=True):
+        align = ">" if column and all(map(_is_numeric, column)) else "<"
+        columns.append((align, max(map(len, (heading, *column)))))
+    rule = ["-" * width for _, width in columns]
+    for row in (headings, rule, *cells):
         padded = (
-            value.rjust(width) if to_right else value.ljust(width)
-            for value, width, to_right in zip(values, widths, right, strict=True)
+            f"{cell:{align}{width}}" for cell, (align, width) in zip(row, columns, strict=True)
         )
-        return "  ".join(padded).rstrip()
-
-    print(line(list(headings)))
-    print(line(["-" * width for width in widths]))
-    for row in cells:
-        print(line(row))
+        print("  ".join(padded).rstrip())
 
 
 def print_tables(tables: Sequence[Table]) -> None:

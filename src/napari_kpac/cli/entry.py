@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+import napari_kpac as kpac
 from napari_kpac.cli import (
     bench,
     blur_map,
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         description="Defocus deblurring with KPAC, from the terminal.",
         epilog="'napari-kpac COMMAND --help' shows the options of a command and an example.",
     )
-    root.add_argument("--version", action="store_true", help="print the version and stop")
+    root.add_argument("--version", action="version", version=f"napari-kpac {kpac.__version__}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.register(commands)
@@ -48,11 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 work failed, 2 error in the options."""
     root = parser()
     given = root.parse_args(arguments)
-    if given.version:
-        from napari_kpac import __version__
-
-        print(f"napari-kpac {__version__}")
-        return 0
     if not hasattr(given, "run"):
         root.print_help(sys.stderr)
         return MISTAKE
