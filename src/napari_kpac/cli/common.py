@@ -42,18 +42,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Declare a subcommand with an example in its help and ``--json`` for machines.
 
-    Parameters
-    ----------
-    commands
-        What the command becomes a part of.
-    name
-        Name of the command.
-    run
-        Runs the command; None for a group of commands.
-    example
-        A call, as in a shell.
-    summary
-        What it does; by default the first line of the docstring of ``run``.
+    ``run`` runs it (None for a group of commands); its docstring is the default summary.
     """
     if summary is None:
         summary = (run.__doc__ or name).splitlines()[0].rstrip(".")
