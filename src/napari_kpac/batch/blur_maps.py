@@ -34,8 +34,7 @@ from napari_kpac.detection import (
 )
 from napari_kpac.detection.estimators import Planes, family
 from napari_kpac.detection.files import export, export_table
-from napari_kpac.engine.device import resolve
-from napari_kpac.engine.job import card_of, prepare_network
+from napari_kpac.engine.device import card_of, prepare_network, resolve
 from napari_kpac.images import Metadata
 
 _WHERE = ("model", "device", "tile", "memory")

@@ -22,8 +22,7 @@ from napari_kpac.core.options import ImageOptions, parse_memory
 from napari_kpac.core.progress import Steps
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
-from napari_kpac.engine.device import free_memory, resolve
-from napari_kpac.engine.job import card_of, prepare_network
+from napari_kpac.engine.device import card_of, free_memory, prepare_network, resolve
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.images import check_target, description_of, start_image, write_image
 

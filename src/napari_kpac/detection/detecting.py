@@ -15,7 +15,7 @@ from napari_kpac.core.options import DetectionOptions, ThresholdRule
 from napari_kpac.core.progress import Steps, finish
 from napari_kpac.detection.estimators import Map, Measured, Views, blur_values, measure_steps
 from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
-from napari_kpac.engine.job import Model, model_name
+from napari_kpac.engine.device import Model, model_name
 from napari_kpac.engine.memory import explaining_shortage
 
 

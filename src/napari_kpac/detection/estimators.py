@@ -18,8 +18,7 @@ from napari_kpac.core.options import DetectionOptions, ImageOptions, alpha_numbe
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
-from napari_kpac.engine.device import resolve
-from napari_kpac.engine.job import Model, card_of, prepare_network
+from napari_kpac.engine.device import Model, card_of, prepare_network, resolve
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
 from napari_kpac.optics.ebdb import LARGEST as LARGEST_SIGMA
 from napari_kpac.optics.ebdb import defocus_map

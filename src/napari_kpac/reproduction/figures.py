@@ -16,7 +16,7 @@ from napari_kpac.core.options import ImageOptions
 from napari_kpac.detection.estimators import Planes
 from napari_kpac.detection.files import coloured
 from napari_kpac.engine import Modulation, Session
-from napari_kpac.engine.job import Model
+from napari_kpac.engine.device import Model
 from napari_kpac.evaluation.panels import Cell, ImageArray, sheet
 
 SIDE = 320

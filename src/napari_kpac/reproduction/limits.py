@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.engine import deblur
-from napari_kpac.engine.job import Model
+from napari_kpac.engine.device import Model
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.evaluation.panels import Cell, sheet
 from napari_kpac.optics import Aperture, defocus
