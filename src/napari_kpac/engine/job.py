@@ -73,7 +73,7 @@ Views = tuple[Any, Any] | None
 CHUNKED_SHARE = 0.05
 """Of the memory budget: a plane that takes more is read chunk by chunk, if it can be."""
 LARGE_PLANE_BYTES = 64_000_000
-"""Larger planes are worked off one at a time, not ``held`` in numbers."""
+"""Larger planes are processed one at a time, however many may be ``held``."""
 CLASSICAL_STEPS = 100
 """Nobody knows beforehand how many levels of blur a plane has: progress is in percent."""
 
