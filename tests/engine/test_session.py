@@ -112,8 +112,9 @@ def test_cancel_and_close(image):
     assert seen == [1]
     assert session.render().image.shape == image.shape
     session.close()
-    with pytest.raises(kpac.KpacError):
-        session.render(kpac.Modulation(gains=[0, 1, 1]))
+    for draft in (False, True):
+        with pytest.raises(CancelledError, match="closed"):
+            session.render(kpac.Modulation(gains=[0, 1, 1]), draft=draft)
 
 
 def test_a_render_cancelled_anywhere_leaves_nothing_wrong_behind(image, monkeypatch):

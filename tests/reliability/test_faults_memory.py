@@ -15,8 +15,9 @@ import napari_kpac as kpac
 from napari_kpac.core.progress import Progress, finish
 from napari_kpac.engine import memory
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.memory import has_given_up, is_memory_error, within_memory
-from napari_kpac.engine.plan import MIN_TILE_PX, make_plan
+from napari_kpac.engine.job import Job
+from napari_kpac.engine.memory import has_given_up, is_memory_error
+from napari_kpac.engine.plan import MIN_TILE_PX
 from napari_kpac.engine.stages import Stages
 from tests.engine.conftest import tiny_net
 from tests.reliability import shortage
@@ -273,22 +274,25 @@ def test_a_real_limit_of_memory():
 def test_what_one_thread_cannot_do_is_done_in_another():
     """Where oneDNN has given up in a thread, the next attempt is made elsewhere."""
     here = threading.current_thread()
-    plan = make_plan((64, 64), NET.config, halo=NET.halos.encode, budget=10**9)
     spoilt = {here}
 
-    def attempt(plan):
+    def prepared():
+        return Job(np.zeros((64, 64), np.float32), kpac.DeblurOptions(device="cpu"), model=NET)
+
+    def attempt():
         if threading.current_thread() in spoilt:
             raise RuntimeError("could not create a primitive")
         for done in range(3):
             yield Progress(done + 1, 3, "encode")
         return threading.current_thread(), torch.get_num_threads()
 
-    cpu = torch.device("cpu")
-    (there, threads), smaller = finish(within_memory(NET.config, cpu, plan, attempt))
+    job = prepared()
+    budget = job.plan.budget
+    there, threads = finish(job.within_memory(attempt))
     assert there is not here
     assert threads == torch.get_num_threads()
-    assert smaller.budget < plan.budget
-    steps = within_memory(NET.config, cpu, plan, attempt)
+    assert job.plan.budget < budget
+    steps = prepared().within_memory(attempt)
     assert [next(steps).done for _ in range(2)] == [0, 1]
     steps.close()
     assert not [each for each in threading.enumerate() if "again" in each.name]

@@ -34,8 +34,7 @@ from napari_kpac.core.progress import Steps
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.deblurring import prepare_job
-from napari_kpac.engine.device import resolve
-from napari_kpac.engine.job import card_of, prepare_network
+from napari_kpac.engine.device import card_of, prepare_network, resolve
 from napari_kpac.engine.recipe import check_model, recorded_threads, upsample
 from napari_kpac.images import WRITABLE, description_of, start_image, write_image, write_map
 

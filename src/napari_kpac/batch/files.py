@@ -21,8 +21,8 @@ from napari_kpac.batch.report import BatchProgress, Outcome
 from napari_kpac.core.errors import FileError, KpacError, for_people
 from napari_kpac.core.options import ImageOptions, parse_memory
 from napari_kpac.core.progress import Steps
-from napari_kpac.engine.device import free_memory, resolve
-from napari_kpac.engine.job import LARGE_PLANE_BYTES, card_of, prepare_network
+from napari_kpac.engine.device import card_of, free_memory, prepare_network, resolve
+from napari_kpac.engine.job import LARGE_PLANE_BYTES
 from napari_kpac.engine.memory import ADVICE, give_back, is_memory_error
 from napari_kpac.images import PLAIN, RAW, TIFF, Metadata, description_of, open_image
 from napari_kpac.weights import ModelCard

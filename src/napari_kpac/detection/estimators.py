@@ -19,8 +19,7 @@ from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
-from napari_kpac.engine.device import resolve
-from napari_kpac.engine.job import Model, card_of, model_name, prepare_network
+from napari_kpac.engine.device import Model, card_of, model_name, prepare_network, resolve
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
 from napari_kpac.optics.ebdb import MAX_SIGMA_PX, defocus_map

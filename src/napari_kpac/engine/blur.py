@@ -20,7 +20,8 @@ from napari_kpac.core.options import BlurMapOptions
 from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine.arrays import Maps, Plane
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.job import UNSET, Job, Model, Views, as_numpy, each_plane, options_of
+from napari_kpac.engine.device import Model
+from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, each_plane, options_of
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.pixels import PlaneReader
 from napari_kpac.engine.recipe import upsample

@@ -15,16 +15,8 @@ import numpy as np
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Steps, finish
 from napari_kpac.engine.arrays import output_for
-from napari_kpac.engine.job import (
-    UNSET,
-    ClassicalJob,
-    Job,
-    Model,
-    Views,
-    each_plane,
-    model_name,
-    options_of,
-)
+from napari_kpac.engine.device import Model, model_name
+from napari_kpac.engine.job import UNSET, ClassicalJob, Job, Views, each_plane, options_of
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.plan import Plan

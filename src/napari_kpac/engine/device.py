@@ -1,19 +1,32 @@
-"""Devices: which there are, which to use, how much memory they have left.
+"""Devices: which there are, their free memory, and networks made ready to run on them.
 
-Not for: what is done when memory runs short (memory.py).
+Not for: weight files themselves (weights), or what is done when memory runs short (memory.py).
 """
 
 from __future__ import annotations
 
+import copy
+import os
 import platform
+import threading
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import psutil
 import torch
 
-from napari_kpac.core.errors import DeviceError
+from napari_kpac.core.errors import ConfigError, DeviceError
+from napari_kpac.network import KPACNet
+from napari_kpac.weights import ModelCard, find, is_file_name, load, tensors_sha256
+
+Model = str | os.PathLike[str] | KPACNet
 
 AUTO = "auto"
+MAX_CACHED_NETWORKS = 3
+
+_loading = threading.Lock()
+"""No network is loaded twice at the same time."""
 
 
 @dataclass(frozen=True)
@@ -64,3 +77,38 @@ def free_memory(device: torch.device) -> int:
         return int(free)
     # Apple's GPUs share the memory of the CPU.
     return int(psutil.virtual_memory().available)
+
+
+def prepare_network(model: Model, device: torch.device) -> KPACNet:
+    """Return a network on a device; those that come from files are kept for the next time."""
+    if isinstance(model, KPACNet):
+        net = model
+        if next(net.parameters()).device != device or net.training:
+            net = copy.deepcopy(net).to(device).eval()
+        return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    if not isinstance(model, str | os.PathLike):
+        raise ConfigError(f"model={model!r}: give a name, a path, or a network from kpac.load")
+    path = Path(model)
+    if not is_file_name(str(model)):
+        path = find(str(model)).path
+    changed = path.stat().st_mtime_ns if path.exists() else 0
+    with _loading:
+        return _load(path.absolute(), changed, device)
+
+
+@lru_cache(maxsize=MAX_CACHED_NETWORKS)
+def _load(path: Path, changed: int, device: torch.device) -> KPACNet:  # noqa: ARG001 - a key
+    net = load(path).to(device)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def card_of(net: KPACNet) -> ModelCard:
+    """Return the card of a network; one that never was in a file gets a minimal one."""
+    if isinstance(net.card, ModelCard):
+        return net.card
+    return ModelCard(name="unsaved", sha256=tensors_sha256(net.state_dict()))
+
+
+def model_name(model: Model) -> str:
+    """Return what stands for a model in options: its name or path."""
+    return card_of(model).name if isinstance(model, KPACNet) else str(model)

@@ -6,18 +6,14 @@ Planes may be deblurred in any order and in any process. Not for: whole images i
 
 from __future__ import annotations
 
-import copy
 import math
-import os
 import platform
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from itertools import count
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -39,8 +35,23 @@ from napari_kpac.engine.arrays import (
     write_plane,
 )
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.device import free_memory, resolve
-from napari_kpac.engine.memory import is_keeping_memory, keeping_memory, within_memory
+from napari_kpac.engine.device import (
+    Model,
+    card_of,
+    free_memory,
+    model_name,
+    prepare_network,
+    resolve,
+)
+from napari_kpac.engine.memory import (
+    SHORTAGES,
+    has_given_up,
+    in_new_thread,
+    is_keeping_memory,
+    is_memory_error,
+    keeping_memory,
+    release,
+)
 from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import (
     PixelRange,
@@ -53,25 +64,18 @@ from napari_kpac.engine.pixels import (
 from napari_kpac.engine.plan import Plan, make_plan
 from napari_kpac.engine.recipe import PlaneResult, Recipe, recorded_plan
 from napari_kpac.engine.stages import Stages
-from napari_kpac.network import KPACNet
 from napari_kpac.optics.deconvolution import restore_steps
-from napari_kpac.weights import ModelCard, find, is_file_name, load, tensors_sha256
 
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ImageOptions)
 Views = tuple[Any, Any] | None
-Model = str | os.PathLike[str] | KPACNet
 
 CHUNKED_SHARE = 0.05
 """Of the memory budget: a plane that takes more is read chunk by chunk, if it can be."""
 LARGE_PLANE_BYTES = 64_000_000
-"""Larger planes are worked off one at a time, not ``held`` in numbers."""
+"""Larger planes are processed one at a time, however many may be ``held``."""
 CLASSICAL_STEPS = 100
 """Nobody knows beforehand how many levels of blur a plane has: progress is in percent."""
-MAX_CACHED_NETWORKS = 3
-
-_loading = threading.Lock()
-"""No network is loaded twice at the same time."""
 
 
 class _Unset:
@@ -103,41 +107,6 @@ def options_of(
     if device is not None:
         given["device"] = device
     return replace(options or kind(), **given)
-
-
-def prepare_network(model: Model, device: torch.device) -> KPACNet:
-    """Return a network on a device; those that come from files are kept for the next time."""
-    if isinstance(model, KPACNet):
-        net = model
-        if next(net.parameters()).device != device or net.training:
-            net = copy.deepcopy(net).to(device).eval()
-        return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-    if not isinstance(model, str | os.PathLike):
-        raise ConfigError(f"model={model!r}: give a name, a path, or a network from kpac.load")
-    path = Path(model)
-    if not is_file_name(str(model)):
-        path = find(str(model)).path
-    changed = path.stat().st_mtime_ns if path.exists() else 0
-    with _loading:
-        return _load(path.absolute(), changed, device)
-
-
-@lru_cache(maxsize=MAX_CACHED_NETWORKS)
-def _load(path: Path, changed: int, device: torch.device) -> KPACNet:  # noqa: ARG001 - a key
-    net = load(path).to(device)
-    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-
-
-def card_of(net: KPACNet) -> ModelCard:
-    """Return the card of a network; one that never was in a file gets a minimal one."""
-    if isinstance(net.card, ModelCard):
-        return net.card
-    return ModelCard(name="unsaved", sha256=tensors_sha256(net.state_dict()))
-
-
-def model_name(model: Model) -> str:
-    """Return what stands for a model in options: its name or path."""
-    return card_of(model).name if isinstance(model, KPACNet) else str(model)
 
 
 @lru_cache(maxsize=1)
@@ -274,15 +243,24 @@ class Job:
     def within_memory(
         self, attempt: Callable[[], Steps[T]], forget: Callable[[], None] | None = None
     ) -> Steps[T]:
-        """Make an attempt; where memory runs short, try again with a smaller plan."""
+        """Make an attempt; where memory runs short, say so and try again with a smaller plan.
 
-        def with_plan(plan: Plan) -> Steps[T]:
-            self.plan = plan
-            return attempt()
-
-        config, device = self.net.config, self.device
-        result, _ = yield from within_memory(config, device, self.plan, with_plan, forget)
-        return result
+        ``forget`` frees what an attempt has kept.
+        """
+        elsewhere = False
+        while True:
+            try:
+                return (yield from in_new_thread(attempt()) if elsewhere else attempt())
+            except SHORTAGES as error:
+                if not is_memory_error(error):
+                    raise
+                elsewhere = elsewhere or has_given_up(error)
+            # Only here, where the error and what it held on to are gone.
+            if forget is not None:
+                forget()
+            release(self.device)
+            self.plan = self.plan.smaller(self.net.config)
+            yield Progress(0, self.plan.steps, "encode", self.plan.shortage_note)
 
     def deblur(self, plane: Plane, reader: PlaneReader, out: Any = None) -> Steps[PlaneResult]:
         """Deblur a plane; where memory runs short, in smaller tiles.

@@ -1,6 +1,6 @@
-"""Memory: kept while a job runs, checked before it is used, and what is done when it runs short.
+"""Memory: kept while a job runs, checked before it is used, and errors that mean a shortage.
 
-Not for: how much there is (device.py), or how an image is cut up (plan.py).
+Not for: how much there is (device.py), or going on in smaller tiles (plan.py, job.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import mmap
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,8 +22,6 @@ import torch
 
 from napari_kpac.core.errors import DeviceError, KpacError
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.engine.plan import Plan
-from napari_kpac.network import KPACConfig
 
 T = TypeVar("T")
 
@@ -152,7 +150,7 @@ def check_available(device: torch.device, size: int) -> None:
         mmap.mmap(-1, size, **_OWN).close()
 
 
-_SHORTAGES = (MemoryError, RuntimeError, OSError)
+SHORTAGES = (MemoryError, RuntimeError, OSError)
 """Among these are the exceptions that mean that memory ran out."""
 _SIGNS = (
     "out of memory", "can't allocate memory", "not enough memory", "can't start new thread",
@@ -180,38 +178,14 @@ def has_given_up(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in text for sign in _SIGNS_OF_ONEDNN)
 
 
-def within_memory(
-    config: KPACConfig,
-    device: torch.device,
-    plan: Plan,
-    attempt: Callable[[Plan], Steps[T]],
-    forget: Callable[[], None] | None = None,
-) -> Steps[tuple[T, Plan]]:
-    """Make an attempt; where memory runs short, say so and try again with a smaller plan.
-
-    Returns what the attempt returned and the plan that worked. ``forget`` frees what an
-    attempt has kept.
-    """
-    elsewhere = False
-    while True:
-        try:
-            steps = attempt(plan)
-            return (yield from _in_a_thread(steps) if elsewhere else steps), plan
-        except _SHORTAGES as error:
-            if not is_memory_error(error):
-                raise
-            elsewhere = elsewhere or has_given_up(error)
-        # Only here, where the error and what it held on to are gone.
-        if forget is not None:
-            forget()
-        if device.type in ("cuda", "mps", "xpu"):
-            getattr(torch, device.type).empty_cache()
-        give_back()
-        plan = plan.smaller(config)
-        yield Progress(0, plan.steps, "encode", shortage_note(plan))
+def release(device: torch.device) -> None:
+    """Return freed memory to the system, of the device as well as of this process."""
+    if device.type in ("cuda", "mps", "xpu"):
+        getattr(torch, device.type).empty_cache()
+    give_back()
 
 
-def _in_a_thread(steps: Steps[T]) -> Steps[T]:
+def in_new_thread(steps: Steps[T]) -> Steps[T]:
     """Take the steps in a thread of their own, for this one can no longer convolve."""
     with ThreadPoolExecutor(1, "napari-kpac-again") as thread:
         thread.submit(torch.set_num_threads, torch.get_num_threads()).result()
@@ -233,12 +207,6 @@ def _step(steps: Steps[T]) -> tuple[Progress | None, T | None]:
         return None, stop.value
 
 
-def shortage_note(plan: Plan) -> str:
-    """Return the text that tells how the work goes on."""
-    place = ", and with a file for the features" if plan.scratch else ""
-    return f"memory ran short; going on with tiles of {plan.tile} pixels{place}"
-
-
 @contextmanager
 def explaining_shortage(what: str = "the image", advice: str = ADVICE) -> Iterator[None]:
     """Turn a shortage of memory that nothing was done about into an error that says what to do."""
@@ -246,7 +214,7 @@ def explaining_shortage(what: str = "the image", advice: str = ADVICE) -> Iterat
         yield
     except KpacError:
         raise
-    except _SHORTAGES as error:
+    except SHORTAGES as error:
         if not is_memory_error(error):
             raise
         raise DeviceError(f"out of memory: there is too little for {what}; {advice}") from error

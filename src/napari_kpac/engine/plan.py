@@ -76,6 +76,12 @@ class Plan:
         """Number of steps that a plane takes: every tile twice, and the blocks."""
         return 2 * self.tile_count + 1
 
+    @property
+    def shortage_note(self) -> str:
+        """Text that tells how the work goes on with this plan after memory ran short."""
+        place = ", and with a file for the features" if self.scratch else ""
+        return f"memory ran short; going on with tiles of {self.tile} pixels{place}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for the record: what may touch the last bits, nothing that varies."""
         values = {**asdict(self), "kept_skips": list(self.kept_skips)}

@@ -23,13 +23,9 @@ from napari_kpac.core.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps, finish, relay
 from napari_kpac.engine.bottleneck import BlockCache, Bottleneck
-from napari_kpac.engine.job import UNSET, Job, Model, Views, as_numpy, options_of
-from napari_kpac.engine.memory import (
-    explaining_shortage,
-    give_back,
-    keeping_memory,
-    shortage_note,
-)
+from napari_kpac.engine.device import Model
+from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, options_of
+from napari_kpac.engine.memory import explaining_shortage, give_back, keeping_memory
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import Rect, restore_pixels
 from napari_kpac.engine.recipe import Result
@@ -225,7 +221,7 @@ class Session:
         def attempt() -> Steps[T]:
             if self._job.plan is not self._stages.plan:
                 self._stages = self._job.stages(self._reader)
-                self.note = shortage_note(self._job.plan)
+                self.note = self._job.plan.shortage_note
             return work()
 
         return self._job.within_memory(attempt, self._forget)

@@ -63,8 +63,7 @@ class ModelMethod(Method):
     """
 
     def __init__(self, model: str, device: str = "auto", name: str | None = None) -> None:
-        from napari_kpac.engine.device import resolve
-        from napari_kpac.engine.job import card_of, prepare_network
+        from napari_kpac.engine.device import card_of, prepare_network, resolve
 
         self.net = prepare_network(model, resolve(device))
         self.config = self.net.config

@@ -30,7 +30,7 @@ from napari_kpac.core.errors import DeviceError
 from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine import DeblurOptions, Modulation, Session, deblur, deblur_steps, devices
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.job import prepare_network
+from napari_kpac.engine.device import prepare_network
 from napari_kpac.engine.memory import keeping_memory
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect
 from napari_kpac.engine.plan import make_plan

@@ -17,7 +17,7 @@ from napari_kpac.core.options import ImageOptions
 from napari_kpac.detection.estimators import Planes
 from napari_kpac.detection.files import coloured
 from napari_kpac.engine import Modulation, Session, deblur
-from napari_kpac.engine.job import Model
+from napari_kpac.engine.device import Model
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.evaluation.plots import Cell, sheet
 from napari_kpac.optics import Aperture, defocus
