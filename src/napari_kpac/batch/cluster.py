@@ -35,7 +35,7 @@ CONNECTION_TIMEOUT = "20s"
 def cluster_steps(
     items: Sequence[Item], action: FileAction, options: BatchOptions, progress: BatchProgress
 ) -> Iterator[Progress]:
-    """Do an action to all items on a cluster; the same as in one process otherwise."""
+    """Process all items on a cluster; the same as in one process otherwise."""
     distributed = require("distributed", "distributed", "work on a cluster")
     with _client(distributed, options) as client:
         threads = options.threads
@@ -120,7 +120,7 @@ class PlaneWorker:
     """What a worker needs to compute planes of a batch."""
 
     batch: str
-    """Tells batches apart."""
+    """Identifies the batch: files of another one are not taken for open."""
     action: FileAction
     threads: int | None
 

@@ -244,7 +244,7 @@ class DeblurOutput(Output):
             self.sigmas.append(sigma)
 
     def finish(self) -> Outcome:
-        """Write the recipe into the file and give it its name."""
+        """Write the file, with its recipe, and rename it to its target."""
         assert self.recipe is not None  # noqa: S101 - every file has a plane
         self.pixels = None
         self.target.finish(json.dumps(self.recipe.to_dict()))
@@ -331,7 +331,7 @@ class AttentionOutput(Output):
             write_map(temporary, maps[block, dilation], note)
 
     def finish(self) -> Outcome:
-        """Give all files their names."""
+        """Rename all files to their targets."""
         for temporary, target in self.files.items():
             put_in_place(temporary, target)
         written = tuple(self.files.values())
