@@ -79,6 +79,7 @@ def blur_map_files(
 
     action = BlurMapAction(
         options=options,
+        recorded_options=options,
         overwrite=batch.overwrite,
         kind=kind,
         masks=beside(items(mask, f"{name}-mask", every, ".png")) if mask else {},
@@ -92,6 +93,8 @@ def blur_map_files(
 class BlurMapAction(FileAction):
     """Writes the blur map of every file."""
 
+    recorded_options: DetectionOptions
+    """The options as they were given, not as a worker has them."""
     kind: MapKind | None = None
     opacity: float = 0.5
     slice: tuple[int, ...] | None = None
@@ -165,7 +168,7 @@ class BlurMapAction(FileAction):
         """Measure blur; returns it with the image."""
         image, views = file.content
         found = yield from detect_steps(image, self.options, views=views)
-        found = replace(found, options=self.recorded_options or self.options)
+        found = replace(found, options=self.recorded_options)
         return found, views[0] if image is None else image
 
     def output(self, item: Item, info: FileInfo) -> Output:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from napari_kpac.batch.executor import using_threads
@@ -33,7 +34,7 @@ CONNECTION_TIMEOUT = "20s"
 def cluster_steps(
     items: Sequence[Item], action: FileAction, options: BatchOptions, progress: BatchProgress
 ) -> Iterator[Progress]:
-    """Do an action to all items on a cluster; the same as in one process otherwise."""
+    """Process all items on a cluster; the same as in one process otherwise."""
     distributed = require("distributed", "distributed", "work on a cluster")
     with _client(distributed, options) as client:
         threads = options.threads
@@ -41,6 +42,7 @@ def cluster_steps(
             threads = max(1, (os.cpu_count() or 1) // options.workers)
         shared = action.for_worker(options.workers) if options.workers else action
         worker = PlaneWorker(uuid.uuid4().hex, shared, threads)
+        submit = partial(client.submit, worker.compute, retries=options.retries, pure=False)
         running = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
         tasks: dict[str, FileTask] = {}
         unfinished: set[FileTask] = set()
@@ -51,14 +53,7 @@ def cluster_steps(
                     task, index, pixel_range = plane
                     unfinished.add(task)
                     if task.outcome is None:
-                        future = client.submit(
-                            worker.compute,
-                            task.item,
-                            index,
-                            pixel_range,
-                            retries=options.retries,
-                            pure=False,
-                        )
+                        future = submit(task.item, index, pixel_range)
                         tasks[future.key] = task
                         running.add(future)
                     elif (outcome := task.write(None)) is not None:
@@ -124,7 +119,7 @@ class PlaneWorker:
     """What a worker needs to compute planes of a batch."""
 
     batch: str
-    """Tells batches apart."""
+    """Identifies the batch: files of another one are not taken for open."""
     action: FileAction
     threads: int | None
 

@@ -129,12 +129,9 @@ and sigma of the classical method."""
 class DeblurAction(FileAction):
     """Deblurs every file."""
 
-    modulation: Modulation
-    model_name: str
-    model_sha256: str
+    recipe: Recipe
+    """What results record; its environment is that of a recipe that is replayed."""
     images_in_memory: int
-    environment: Mapping[str, Any] | None = None
-    """Environment of the recipe that is replayed."""
     defocus_map: Path | None = None
     """Where to write the blur that the classical method found."""
 
@@ -144,7 +141,8 @@ class DeblurAction(FileAction):
         options: DeblurOptions,
         modulation: Modulation | None = None,
         batch: BatchOptions | None = None,
-        **fields: Any,
+        environment: Mapping[str, Any] | None = None,
+        defocus_map: Path | None = None,
     ) -> DeblurAction:
         """Load the model, so that a mistake shows before any file is opened."""
         modulation, batch = modulation or Modulation(), batch or BatchOptions()
@@ -157,11 +155,9 @@ class DeblurAction(FileAction):
         return cls(
             options=options,
             overwrite=batch.overwrite,
-            modulation=modulation,
-            model_name=name,
-            model_sha256=sha256,
+            recipe=Recipe(options, modulation, name, sha256, environment or {}),
             images_in_memory=IMAGES_OVERLAPPING if overlapping else IMAGES_ONE_BY_ONE,
-            **fields,
+            defocus_map=defocus_map,
         )
 
     def find_result(self, item: Item) -> Path | None:
@@ -170,12 +166,12 @@ class DeblurAction(FileAction):
 
     def has_same_settings(self, record: Any) -> bool:
         """Return True if a result has the fingerprint of this action."""
-        recipe = Recipe(self.options, self.modulation, self.model_name, self.model_sha256)
-        return isinstance(record, dict) and record.get("fingerprint") == recipe.fingerprint
+        return isinstance(record, dict) and record.get("fingerprint") == self.recipe.fingerprint
 
     def open(self, item: Item, pixel_range: Any = None) -> OpenFile:
         """Open the file or pair."""
-        if self.model_sha256 and model_card(self.options).sha256 != self.model_sha256:
+        sha256 = self.recipe.model_sha256
+        if sha256 and model_card(self.options).sha256 != sha256:
             raise RecipeError(
                 f"the model {self.options.model!r} is another one here than where the batch was "
                 "started; install the same on every machine"
@@ -185,10 +181,10 @@ class DeblurAction(FileAction):
             job = prepare_job(
                 image,
                 self.options,
-                self.modulation,
+                self.recipe.modulation,
                 views=views,
                 pixel_range=pixel_range,
-                recorded=self.environment,
+                recorded=self.recipe.environment or None,
                 held=self.images_in_memory,
             )
             shape, dtype = job.layout.shape, job.layout.dtype
@@ -217,7 +213,7 @@ class DeblurAction(FileAction):
         direct = isinstance(pixels, np.ndarray) or (pixels is not None and job.by_chunk)
         result = yield from job.deblur(planes[plane], loaded, pixels if direct else None)
         parts = {} if direct else dict(zip(planes[plane].indices, result.pixels, strict=True))
-        recipe = replace(result.recipe, options=self.recorded_options or self.options)
+        recipe = replace(result.recipe, options=self.recipe.options)
         return recipe, parts, result.sigma
 
     def output(self, item: Item, info: FileInfo) -> Output:
@@ -246,7 +242,7 @@ class DeblurOutput(Output):
             self.sigmas.append(sigma)
 
     def finish(self) -> Outcome:
-        """Write the recipe into the file and give it its name."""
+        """Write the file, with its recipe, and rename it to its target."""
         assert self.recipe is not None  # noqa: S101 - every file has a plane
         self.pixels = None
         self.target.finish(json.dumps(self.recipe.to_dict()))
@@ -293,7 +289,7 @@ class AttentionAction(DeblurAction):
             raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
         index = planes[plane].indices[0] if job.layout.rgb_channels is None else (plane,)
         maps = upsample(result.alpha, job.scale, job.layout.size)
-        recipe = replace(result.recipe, options=self.recorded_options or self.options)
+        recipe = replace(result.recipe, options=self.recipe.options)
         return index, maps, recipe
 
     def output(self, item: Item, info: FileInfo) -> Output:  # noqa: ARG002 - maps fit everywhere
@@ -333,7 +329,7 @@ class AttentionOutput(Output):
             write_map(temporary, maps[block, dilation], note)
 
     def finish(self) -> Outcome:
-        """Give all files their names."""
+        """Rename all files to their targets."""
         for temporary, target in self.files.items():
             put_in_place(temporary, target)
         written = tuple(self.files.values())

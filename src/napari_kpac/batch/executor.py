@@ -25,7 +25,7 @@ from napari_kpac.engine.memory import keeping_memory
 def run_steps(
     items: Sequence[Item], action: FileAction, options: BatchOptions | None = None
 ) -> Steps[Report]:
-    """Do an action to all items; yields progress, returns what became of them.
+    """Process all items; yields progress, returns a report with the outcome of each.
 
     Closing the generator stops the work; nothing half-written stays behind.
     """

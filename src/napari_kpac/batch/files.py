@@ -82,15 +82,12 @@ class FileAction(ABC):
 
     options: Any
     overwrite: bool = False
-    recorded_options: Any = None
-    """The options that results record, where they are computed with others."""
 
     def for_worker(self, processes: int) -> Self:
         """Return the action for one of several processes that share the memory of a machine."""
         free = free_memory(resolve(self.options.device))
         memory = parse_memory(self.options.memory, free) // processes
-        options = replace(self.options, memory=memory)
-        return replace(self, options=options, recorded_options=self.options)
+        return replace(self, options=replace(self.options, memory=memory))
 
     def is_done(self, item: Item) -> bool:
         """Return True if there is a result that is newer than its source.
