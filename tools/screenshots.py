@@ -68,7 +68,7 @@ def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
     widget._kind.value = "variance"
     widget._smoothing.value = 4
     widget.measure()
-    wait(lambda: not widget._panel.task.is_running and not widget._choosing.is_running)
+    wait(lambda: not widget._panel.task.is_running and not widget._deciding.is_running)
 
 
 def prepare_inverse(viewer: napari.Viewer, widget: InverseKernelsWidget) -> None:

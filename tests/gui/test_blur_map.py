@@ -38,7 +38,7 @@ def measure(widget, qtbot, kind="variance"):
 
 def settle(widget, qtbot):
     """Wait until all that was asked for is on show."""
-    asked = (widget._choosing, widget._scoring, widget._extras)
+    asked = (widget._deciding, widget._scoring, widget._extras)
     qtbot.waitUntil(lambda: not any(each.is_running for each in asked), timeout=WAIT)
 
 
@@ -55,7 +55,7 @@ def test_map_mask_threshold_and_regions(viewer, widget, half_blurred, qtbot):
     widget._rule.value = "otsu"
     settle(widget, qtbot)
     assert (
-        widget._choice.detection.threshold
+        widget._result.detection.threshold
         == kpac.detect(half_blurred, source="variance", threshold_rule="otsu").threshold
     )
     widget._slider.setValue(0)

@@ -100,7 +100,7 @@ def test_saving_where_nothing_can_be_saved(viewer, docked, tiny_model, image, qt
     blur = docked(BlurMapWidget)
     blur._kind.value = "variance"
     run(blur, qtbot)
-    qtbot.waitUntil(lambda: blur._choice is not None, timeout=WAIT)
+    qtbot.waitUntil(lambda: blur._result is not None, timeout=WAIT)
     blur.save_map(tmp_path / "file" / "map.png")
     qtbot.waitUntil(lambda: "cannot write" in blur._message.text(), timeout=WAIT)
     mixer = docked(MixerWidget)
@@ -142,14 +142,14 @@ def test_the_sliders_work_on_what_was_measured(viewer, docked, tiny_model, image
     blur = docked(BlurMapWidget)
     blur._kind.value = "variance"
     run(blur, qtbot)
-    qtbot.waitUntil(lambda: blur._choice is not None, timeout=WAIT)
+    qtbot.waitUntil(lambda: blur._result is not None, timeout=WAIT)
     stack = viewer.add_image(np.stack([image[..., 0]] * 3), name="stack")
     blur._image.value = stack
     blur._panel.button.click()
     blur._smoothing.value = 3
     blur._decide()
     qtbot.waitUntil(
-        lambda: not blur._panel.task.is_running and not blur._choosing.is_running, timeout=WAIT
+        lambda: not blur._panel.task.is_running and not blur._deciding.is_running, timeout=WAIT
     )
     assert result_of(viewer, "flat (blur)").ndim == 2
     assert result_of(viewer, "stack (blur)").data.shape == (3, 96, 128)

@@ -1,6 +1,6 @@
 """The Blur map widget: measure blur, choose what counts as blurred, score it, save it.
 
-Not for: measuring (detection), what is computed in threads (blur_choice.py).
+Not for: measuring (detection), what is computed in threads (blur_result.py).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from superqt.utils import qthrottled, signals_blocked
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.options import DetectionOptions
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.blur_choice import (
-    Choice,
+from napari_kpac.widgets.blur_result import (
+    BlurResult,
     HistogramPlot,
-    choose,
+    decide_blur,
     describe_scores,
     find_regions,
     measure,
@@ -72,9 +72,9 @@ class BlurMapWidget(DockedWidget):
         self._measured: Any = None
         self._source: Image | None = None
         """What was measured."""
-        self._choice: Choice | None = None
+        self._result: BlurResult | None = None
         """What of it counts as blurred."""
-        self._choosing, self._scoring, self._extras = Latest(self), Latest(self), Latest(self)
+        self._deciding, self._scoring, self._extras = Latest(self), Latest(self), Latest(self)
         self._panel = RunPanel("Measure", "Measure the blur of the image; again to cancel.")
         self._message = self._panel.message
         self._image = self.kept(image_box(napari_viewer))
@@ -126,7 +126,7 @@ class BlurMapWidget(DockedWidget):
 
     def _connect(self) -> None:
         self._panel.wanted.connect(self.measure)
-        self._choosing.failed.connect(self._message.show_error)
+        self._deciding.failed.connect(self._message.show_error)
         self._extras.failed.connect(self._message.show_error)
         # No notification: it would come with every move of the threshold.
         self._scoring.failed.connect(lambda text: self._scores.setText(f"⚠ {text}"))
@@ -163,7 +163,7 @@ class BlurMapWidget(DockedWidget):
 
     def _show_measured(self, source: Image, measured: Any) -> None:
         # Not before: until then the sliders work on what was measured before.
-        self._source, self._measured, self._choice = source, measured, None
+        self._source, self._measured, self._result = source, measured, None
         self._enable_buttons()
         self._decide()
 
@@ -179,8 +179,8 @@ class BlurMapWidget(DockedWidget):
         if not self._measured.serves(options):
             self._message.setText("Press Measure to see this.")
             return
-        before = None if self._choice is None else self._choice.detection
-        self._choosing.ask(partial(choose, self._measured, options, before), self._show_choice)
+        before = None if self._result is None else self._result.detection
+        self._deciding.ask(partial(decide_blur, self._measured, options, before), self._show_result)
 
     @qthrottled(timeout=60)
     def _move_threshold(self, value: int) -> None:
@@ -192,20 +192,20 @@ class BlurMapWidget(DockedWidget):
 
     # -- showing ----------------------------------------------------------------------------
 
-    def _show_choice(self, choice: Choice) -> None:
-        found, source = choice.detection, self._source
-        if choice.measured is not self._measured:
+    def _show_result(self, result: BlurResult) -> None:
+        found, source = result.detection, self._source
+        if result.measured is not self._measured:
             return  # measured anew meanwhile
         if source is None or find_layer(self._viewer, source.unique_id) is None:
             self._message.setText("The image was removed.")
             return
-        self._choice = choice
+        self._result = result
         if self._rule.value != "fixed":  # else it comes from the slider
             with signals_blocked(self._slider):
                 self._slider.setValue(round(found.threshold * SLIDER_STEPS))
         self._plot.show_histogram(found.histogram.counts, found.threshold)
         self._message.setText(
-            f"Threshold {found.threshold:.3f}; {choice.share:.1%} of the image is blurred."
+            f"Threshold {found.threshold:.3f}; {result.share:.1%} of the image is blurred."
         )
         self._results.put(
             ("map", source.unique_id),
@@ -223,11 +223,11 @@ class BlurMapWidget(DockedWidget):
 
     def _enable_buttons(self) -> None:
         for each in (self._regions, self._save):
-            each.setEnabled(self._choice is not None)
+            each.setEnabled(self._result is not None)
 
     def _show_mask(self) -> None:
-        source, choice = self._source, self._choice
-        if source is None or choice is None:
+        source, result = self._source, self._result
+        if source is None or result is None:
             return
         key = ("mask", source.unique_id)
         if not self._mask_check.isChecked():
@@ -235,17 +235,17 @@ class BlurMapWidget(DockedWidget):
             return
         name = f"{source.name} (blurred)"
         self._results.put(
-            key, choice.mask, placement(source), name=name, kind="labels", opacity=0.35
+            key, result.mask, placement(source), name=name, kind="labels", opacity=0.35
         )
 
     def _ask_scores(self) -> None:
-        truth, choice, source = self._truth.layer, self._choice, self._source
+        truth, result, source = self._truth.layer, self._result, self._source
         own = None if source is None else self._results.find(("mask", source.unique_id))
-        if choice is None or truth is None or truth is own:
+        if result is None or truth is None or truth is own:
             self._scoring.cancel(forget=True)
             self._scores.setText("Choose a labels layer to score the mask against it.")
             return
-        score = partial(describe_scores, choice.detection, truth.data, self._polarity.value)
+        score = partial(describe_scores, result.detection, truth.data, self._polarity.value)
         self._scoring.ask(score, self._scores.setText)
 
     # -- results ----------------------------------------------------------------------------
@@ -281,9 +281,9 @@ class BlurMapWidget(DockedWidget):
         self._message.setText(f"Saved {len(files)} file(s): {files[0].name}")
 
     def _known(self) -> tuple[Any, Image]:
-        if self._choice is None or self._source is None:
+        if self._result is None or self._source is None:
             raise NotReadyError("measure an image first")
-        return self._choice.detection, self._source
+        return self._result.detection, self._source
 
     def _ask_save(self) -> None:
         path, chosen = QFileDialog.getSaveFileName(

@@ -23,6 +23,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import LayerBox
 from napari_kpac.widgets.mixer.state import (
@@ -33,7 +34,6 @@ from napari_kpac.widgets.mixer.state import (
     presets,
 )
 from napari_kpac.widgets.mixer.strip import BetaPlot, NumberSlider, Strip
-from napari_kpac.widgets.task import later
 
 BUTTONS = {
     "Undo": "Take the last move back (Ctrl+Z).",
@@ -65,8 +65,6 @@ class MixerControls(QWidget):
         self.betas: list[BetaPlot] = []
         self._state = MixerState.neutral(0, 0)
         self._presets: dict[str, tuple[float, ...]] = {}
-        self._attention: Any = None
-        self._drawing = later(self, THUMBNAIL_DELAY_MS, self._draw_attention)
         self.tabs = QTabWidget()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -185,13 +183,9 @@ class MixerControls(QWidget):
                 muted, soloed = state.muted[block][index], state.soloed[block][index]
                 strip.show_values(gains[block][index], muted, soloed)
 
+    @qdebounced(timeout=THUMBNAIL_DELAY_MS)
     def show_attention(self, result: Any) -> None:
         """Show alpha and beta of a result, soon: the image itself goes first."""
-        self._attention = result
-        self._drawing.start()
-
-    def _draw_attention(self) -> None:
-        result, self._attention = self._attention, None
         for block, strips in enumerate(self.strips):
             for index, strip in enumerate(strips):
                 strip.thumbnail.show_map(result.alpha[block, index])

@@ -172,19 +172,18 @@ class LiveRenderer(QObject):
         except Exception as error:
             self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
-        if not isinstance(error, CancelledError):
-            self._emit(self.failed, for_people(error))
-
     def _emit(self, signal: Any, *values: Any) -> None:
         """Emit a signal, and the session's note if it is a new one; nothing once closed."""
         if self._closing:
             return
         signal.emit(*values)
-        note = self._note if self._session is None else self._session.note
-        if note != self._note:
-            self._note = note
-            self.noted.emit(note)
+        if self._session.note != self._note:
+            self._note = self._session.note
+            self.noted.emit(self._note)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._closing and not isinstance(error, CancelledError):
+            self.failed.emit(for_people(error))
 
 
 _running: set[LiveRenderer] = set()

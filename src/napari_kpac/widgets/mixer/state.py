@@ -55,10 +55,8 @@ class MixerState:
 
     def with_gain(self, label: int, block: int | None, index: int, value: float) -> MixerState:
         """Set one gain, in one block or (None) in all."""
-        rows = _changed(self.gains_of(label), block, index, float(np.clip(value, 0, MAX_GAIN)))
-        if label == WHOLE_IMAGE:
-            return replace(self, gains=rows)
-        return replace(self, label_gains={**self.label_gains, label: rows})
+        gain = float(np.clip(value, 0, MAX_GAIN))
+        return self._with_gains(label, _changed(self.gains_of(label), block, index, gain))
 
     def with_flag(self, name: str, block: int | None, index: int, on: bool) -> MixerState:
         """Set ``muted`` or ``soloed`` of one dilation, in one block or in all."""
@@ -70,10 +68,16 @@ class MixerState:
             row if block in (None, number) else old
             for number, old in enumerate(self.gains_of(label))
         )
+        changed = self._with_gains(label, rows)
         if label != WHOLE_IMAGE:
-            return replace(self, label_gains={**self.label_gains, label: rows})
+            return changed
         off = MixerState.neutral(len(rows), len(row)).muted
-        return replace(self, gains=rows, muted=off, soloed=off)
+        return replace(changed, muted=off, soloed=off)
+
+    def _with_gains(self, label: int, rows: Rows) -> MixerState:
+        if label == WHOLE_IMAGE:
+            return replace(self, gains=rows)
+        return replace(self, label_gains={**self.label_gains, label: rows})
 
     def with_override(self, block: int, index: int, source: Any) -> MixerState:
         """Replace one alpha (counted from 1) by a layer or a number; None: the network's own."""

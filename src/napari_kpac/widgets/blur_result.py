@@ -23,7 +23,7 @@ BELOW, ABOVE, LINE = QColor("#7f8fa6"), QColor("#e08a3c"), QColor("#d64545")
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class BlurResult:
     """What counts as blurred, ready to be shown."""
 
     measured: Any
@@ -43,8 +43,8 @@ def measure(data: Any, options: DetectionOptions) -> Steps[Any]:
     return (yield from measure_steps(data, options))
 
 
-def choose(measured: Any, options: DetectionOptions, before: Any) -> Choice:
-    """Choose, smooth and threshold what was measured.
+def decide_blur(measured: Any, options: DetectionOptions, before: Any) -> BlurResult:
+    """Pick, smooth and threshold a map of what was measured.
 
     ``before`` is the last detection of the same measurement, or None: where only the threshold
     moved, its map is used again.
@@ -58,7 +58,7 @@ def choose(measured: Any, options: DetectionOptions, before: Any) -> Choice:
         found = before.with_threshold(rule, threshold)
     else:
         found = decide(measured, options)
-    return Choice(measured, found, found.mask.astype(np.uint8), float(found.mask.mean()))
+    return BlurResult(measured, found, found.mask.astype(np.uint8), float(found.mask.mean()))
 
 
 def describe_scores(detection: Any, truth: Any, polarity: str) -> str:
