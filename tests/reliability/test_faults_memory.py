@@ -212,7 +212,7 @@ def test_training_and_evaluating_say_what_to_do(options, tmp_path, monkeypatch):
             finish(kpac.train(options(), tmp_path / "run"))
     # What was learned before is kept, and the run goes on from there.
     steps = kpac.train(options(), tmp_path / "two")
-    for _ in range(TINY["save"]):
+    for _ in range(TINY["save_every"]):
         next(steps)
     monkeypatch.setattr("napari_kpac.training.loop._Trainer._step", _out_of_memory)
     with pytest.raises(kpac.KpacError, match="what was saved is kept"):
@@ -220,7 +220,7 @@ def test_training_and_evaluating_say_what_to_do(options, tmp_path, monkeypatch):
     monkeypatch.undo()
     from napari_kpac.training import resume
 
-    assert next(resume(tmp_path / "two")).done == TINY["save"] + 1
+    assert next(resume(tmp_path / "two")).done == TINY["save_every"] + 1
 
 
 REAL = """
