@@ -30,13 +30,16 @@ import numpy.typing as npt
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.detection.estimators import local_variance_blur
 from napari_kpac.detection.scores import Curve
-from napari_kpac.evaluation.benchmark import BINS, Bin, inside, textured
+from napari_kpac.evaluation.benchmark import textured
 from napari_kpac.evaluation.methods import ModelMethod
 from napari_kpac.evaluation.metrics import (
+    BINS,
+    Bin,
     Doubles,
     ImageArray,
     decibels,
     fitted,
+    inside,
     psnr,
     squared_error,
 )
