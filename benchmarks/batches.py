@@ -144,7 +144,9 @@ def child(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="default", help="model to measure (%(default)s)")
-    parser.add_argument("--images", type=int, default=16, help="of a batch (%(default)s)")
+    parser.add_argument(
+        "--images", "--pictures", type=int, default=16, help="of a batch (%(default)s)"
+    )
     parser.add_argument("--size", default="720x1280", help="of an image (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="processes (%(default)s)")
     parser.add_argument("--repeats", type=int, default=2, help="best counts (%(default)s)")

@@ -203,5 +203,5 @@ def test_folders_and_calls_of_before_say_largest(photos, tmp_path, capsys):
     path.write_text(json.dumps(record))
     assert main([*call, "--max-radius", "3"]) == 0
     assert "0 pairs made, 7 kept" in capsys.readouterr().out
-    assert main([*call, "--max-radius", "4"]) == 1
+    assert main([*call, "--max-radius", "4"]) == 2
     assert "other options" in capsys.readouterr().err

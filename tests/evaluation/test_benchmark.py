@@ -8,13 +8,8 @@ from skimage.transform import resize
 
 from napari_kpac import KpacError, defocus
 from napari_kpac.datasets.matching import read_splits
-from napari_kpac.evaluation.benchmark import (
-    BINS,
-    CROP_SIDE_PX,
-    SyntheticCases,
-    inside,
-    textured,
-)
+from napari_kpac.evaluation.benchmark import CROP_SIDE_PX, SyntheticCases, textured
+from napari_kpac.evaluation.metrics import BINS, inside
 
 FIXED = ((0.9209, 0.2854), (1.4329, 0.3030), (4.5331, 0.4343), (2.9295, 0.4355))
 """Mean radius and mean value of each case; they change only with the benchmark itself."""

@@ -85,10 +85,10 @@ def test_every_figure_is_what_it_says(options):
 
 
 def test_validation_has_the_bins_of_the_benchmark_and_one_more():
-    from napari_kpac.evaluation import bins
+    from napari_kpac.evaluation import metrics
 
-    assert bins.BINS == ((0, 1), (1, 2), (2, 4), (4, 8), (8, 12))
-    assert (*bins.BINS, (12, 20)) == BINS
+    assert metrics.BINS == ((0, 1), (1, 2), (2, 4), (4, 8), (8, 12))
+    assert (*metrics.BINS, (12, 20)) == BINS
     assert [name for name in figure_names(0) if name.startswith("gain ")][-1] == (
         "gain with noise 12-20 px"
     )

@@ -31,13 +31,15 @@ from napari_kpac.core.units import RadiusBin
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.detection.estimators import local_variance_blur
 from napari_kpac.detection.scores import Curve
-from napari_kpac.evaluation.benchmark import BINS, inside, textured
+from napari_kpac.evaluation.benchmark import textured
 from napari_kpac.evaluation.methods import ModelMethod
 from napari_kpac.evaluation.metrics import (
+    BINS,
     Doubles,
     ImageArray,
     decibels,
     fitted,
+    inside,
     psnr,
     squared_error,
 )

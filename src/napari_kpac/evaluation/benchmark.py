@@ -1,19 +1,14 @@
-"""The fixed synthetic benchmark, the same blurred crops every time; scores by radius of the blur.
+"""The fixed synthetic benchmark: the same blurred crops of photographs every time.
 
-Not for: the measures themselves (metrics), or pairs for training (datasets).
+Not for: scores (metrics), or pairs for training (datasets).
 
-The crops: of each photograph, by name, two of 384x384 pixels. A crop is the first of a few seeded
-places of which a quarter or more has texture, or the one with most. It is blurred together with
-the 32 pixels around it, then cut out. Kinds of scenes, kinds of apertures and the bin of radii
-that a case has to fill go round, each at its own pace, so that all meet; what a kind leaves open
-is drawn from a seed of the photograph's place in the list. A radius map goes up to twice its bin,
-12 px at most, and is drawn again until a quarter of the crop lies in the bin. Noise is mild, as in
-``synthesise``; nothing is brighter than white; the result has 8 bits.
-
-The bins: a pixel belongs to the bin in which the magnitude of its radius lies, the lower edge
-included. The squared errors of an image's pixels in a bin are pooled into one PSNR, their absolute
-errors into one MAE, and the SSIM map is averaged over them. An image counts in a bin where it has
-at least 1 % of its pixels; a table shows the mean over the images that count.
+The rule: of each photograph, by name, two crops of 384x384 pixels. A crop is the first of a few
+seeded places of which a quarter or more has texture, or the one with most. It is blurred together
+with the 32 pixels around it, then cut out. Kinds of scenes, kinds of apertures and the bin of
+radii that a case has to fill go round, each at its own pace, so that all meet; what a kind leaves
+open is drawn from a seed of the photograph's place in the list. A radius map goes up to twice its
+bin, 12 px at most, and is drawn again until a quarter of the crop lies in the bin. Noise is mild,
+as in ``synthesise``; nothing is brighter than white; the result has 8 bits.
 """
 
 from __future__ import annotations
@@ -26,61 +21,12 @@ import numpy.typing as npt
 from scipy.ndimage import gaussian_filter, gaussian_gradient_magnitude
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.core.units import MIN_BIN_SHARE, RADIUS_BINS, RadiusBin
 from napari_kpac.datasets.options import SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.datasets.photographs import photos_of_split, read_photo
-from napari_kpac.evaluation import metrics
-from napari_kpac.evaluation.metrics import ImageArray, Mask
-from napari_kpac.evaluation.options import SSIMPreset
+from napari_kpac.evaluation.metrics import BINS, Mask, inside
 from napari_kpac.optics import aperture, defocus, radius_map, random_aperture, scene
 from napari_kpac.optics.pixels import to_unit
-
-BINS = RADIUS_BINS
-GAIN_BINS = BINS[1:4]
-"""The bins of the mean gain: 1 to 8 px."""
-MEASURES = ("psnr", "ssim", "mae")
-
-
-def column(measure: str, where: RadiusBin) -> str:
-    """Return the name of the column of a measure in a bin."""
-    return f"{measure} {where.label} px"
-
-
-def bin_columns() -> list[str]:
-    """Return the names of all columns that :func:`bin_scores` may fill."""
-    return [column(measure, where) for measure in MEASURES for where in BINS]
-
-
-def inside(radius: npt.NDArray[np.float32], low: float, high: float) -> Mask | None:
-    """Return a mask of the pixels with ``low <= |r| < high``; None where they are too few.
-
-    The last bin holds its upper edge as well.
-    """
-    size = np.abs(radius)
-    mask: Mask = (size >= low) & ((size < high) | ((size == high) & (high == BINS[-1].high)))
-    return mask if mask.mean() >= MIN_BIN_SHARE else None
-
-
-def bin_scores(
-    result: ImageArray,
-    truth: ImageArray,
-    radius: npt.NDArray[np.float32],
-    preset: SSIMPreset = "default",
-) -> dict[str, float]:
-    """Return PSNR, SSIM and MAE in every bin in which the image has enough pixels."""
-    squared = metrics.squared_error(result, truth)
-    absolute = metrics.absolute_error(result, truth)
-    similar = metrics.ssim_map(result, truth, preset)
-    scores = {}
-    for where in BINS:
-        mask = inside(radius, where.low, where.high)
-        if mask is not None:
-            scores[column("psnr", where)] = metrics.decibels(float(squared[mask].mean()))
-            scores[column("ssim", where)] = float(similar[mask].mean())
-            scores[column("mae", where)] = float(absolute[mask].mean())
-    return scores
-
 
 DERIVATIVE_SIGMA_PX = 1.0
 SMOOTHING_SIGMA_PX = 2.0

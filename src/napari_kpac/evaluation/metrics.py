@@ -1,10 +1,15 @@
 """PSNR, SSIM, MAE and LPIPS of a result against the truth. Loads torch for LPIPS alone.
 
-Not for: which images are compared (study), or scores by radius (benchmark).
+Not for: which images are compared (study, benchmark).
 
 The rules, for every measure: values are floats with black at 0 and white at 1; both images
 are clipped to 0..1 and not rounded; they are grey (H, W) or colour (H, W, C), and all pixels
 and channels count alike. A measure is taken per image; a table shows the mean over images.
+
+The bins: a pixel belongs to the bin in which the magnitude of its radius lies, the lower edge
+included. The squared errors of an image's pixels in a bin are pooled into one PSNR, their absolute
+errors into one MAE, and the SSIM map is averaged over them. An image counts in a bin where it has
+at least 1 % of its pixels; a table shows the mean over the images that count.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import numpy.typing as npt
 from skimage.metrics import structural_similarity
 
 from napari_kpac.core.errors import ConfigError, ImageError
+from napari_kpac.core.units import MIN_BIN_SHARE, RADIUS_BINS, RadiusBin
 from napari_kpac.evaluation.options import SSIM_PRESETS, SSIMPreset
 
 SSIM_WINDOW_PX = 7
@@ -137,6 +143,52 @@ def _per_pixel(values: Doubles) -> Doubles:
 
 def _mean(values: Doubles, where: Mask | None) -> float:
     return float(values.mean() if where is None else values[where].mean())
+
+
+BINS = RADIUS_BINS
+GAIN_BINS = BINS[1:4]
+"""The bins of the mean gain: 1 to 8 px."""
+MEASURES = ("psnr", "ssim", "mae")
+
+
+def column(measure: str, where: RadiusBin) -> str:
+    """Return the name of the column of a measure in a bin."""
+    return f"{measure} {where.label} px"
+
+
+def bin_columns() -> list[str]:
+    """Return the names of all columns that :func:`bin_scores` may fill."""
+    return [column(measure, where) for measure in MEASURES for where in BINS]
+
+
+def inside(radius: npt.NDArray[np.float32], low: float, high: float) -> Mask | None:
+    """Return a mask of the pixels with ``low <= |r| < high``; None where they are too few.
+
+    The last bin holds its upper edge as well.
+    """
+    size = np.abs(radius)
+    mask: Mask = (size >= low) & ((size < high) | ((size == high) & (high == BINS[-1].high)))
+    return mask if mask.mean() >= MIN_BIN_SHARE else None
+
+
+def bin_scores(
+    result: ImageArray,
+    truth: ImageArray,
+    radius: npt.NDArray[np.float32],
+    preset: SSIMPreset = "default",
+) -> dict[str, float]:
+    """Return PSNR, SSIM and MAE in every bin in which the image has enough pixels."""
+    squared = squared_error(result, truth)
+    absolute = absolute_error(result, truth)
+    similar = ssim_map(result, truth, preset)
+    scores = {}
+    for where in BINS:
+        mask = inside(radius, where.low, where.high)
+        if mask is not None:
+            scores[column("psnr", where)] = decibels(float(squared[mask].mean()))
+            scores[column("ssim", where)] = float(similar[mask].mean())
+            scores[column("mae", where)] = float(absolute[mask].mean())
+    return scores
 
 
 LPIPS_WEIGHTS = "alexnet-owt-7be5be79.pth"

@@ -102,10 +102,11 @@ def rasterise(figure: Figure) -> RGBImage:
 def line_plot(series: Sequence[Series], places: Sequence[str], *, x: str, y: str) -> str:
     """Draw lines over named places, as SVG for a page; places without a name get no mark."""
     from cycler import cycler
-    from matplotlib import rc_context
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with rc_context(SVG_SETTINGS):
+    # Not as the user's own settings of matplotlib have it, which are for another background.
+    with style.context(["default", SVG_SETTINGS]):
         figure = Figure(figsize=(10, 5), layout="constrained")
         axes = figure.subplots()
         axes.set_prop_cycle(cycler(linestyle=LINE_STYLES) * cycler(color=COLOURS))

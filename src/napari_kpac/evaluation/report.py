@@ -21,9 +21,8 @@ from scipy.ndimage import uniform_filter
 
 from napari_kpac.core.files import replacing, write_record
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.evaluation.benchmark import BINS, column
 from napari_kpac.evaluation.methods import INPUT
-from napari_kpac.evaluation.metrics import ImageArray, psnr, squared_error
+from napari_kpac.evaluation.metrics import BINS, ImageArray, column, psnr, squared_error
 from napari_kpac.evaluation.plots import Cell, line_plot, to_rgb8
 from napari_kpac.evaluation.study import PairStudy
 from napari_kpac.evaluation.tables import Table, score_text, tables_of

@@ -31,8 +31,8 @@ from napari_kpac.evaluation.attention import (
     cost_column,
     separation,
 )
-from napari_kpac.evaluation.benchmark import BINS, GAIN_BINS, column
 from napari_kpac.evaluation.methods import INPUT
+from napari_kpac.evaluation.metrics import BINS, GAIN_BINS, column
 
 RESULTS = "results.csv"
 SETTINGS = "settings.json"

@@ -35,7 +35,7 @@ from napari_kpac.evaluation.attention import (
     in_focus,
     sample_variance,
 )
-from napari_kpac.evaluation.benchmark import SyntheticCases, bin_columns, bin_scores
+from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.methods import INPUT, ModelMethod, classical_method, load_models
 from napari_kpac.evaluation.metrics import ImageArray
 from napari_kpac.evaluation.options import EvaluateOptions
@@ -54,8 +54,6 @@ WITHOUT_THRESHOLD = ("average_precision", "roc_auc")
 class Study(ABC):
     """Every method on every image at every noise, each by its name."""
 
-    settings: Mapping[str, Any]
-    """Everything that decides the scores, as plain values."""
     columns: Sequence[str]
     """Names of all scores that a row may have."""
 
@@ -65,8 +63,15 @@ class Study(ABC):
         images: Sequence[str],
         methods: Sequence[str],
         noises: Sequence[float],
+        settings: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self.options = options
+        # Everything that decides the scores, as plain values.
+        self.settings: Mapping[str, Any] = {
+            "options": options.to_dict(),
+            "methods": settings,
+            IMAGES: images,
+        }
         self.count = len(images)
         self._order = list(product(range(len(images)), noises, range(len(methods))))
         self.keys: Sequence[Key] = [(images[i], methods[m], noise) for i, noise, m in self._order]
@@ -102,12 +107,9 @@ class PairStudy(Study):
         if options.kind != "synthetic" and options.limit is not None:
             count = min(count, options.limit)
         images = [self.pairs.name(number) for number in range(count)]
-        super().__init__(options, images, [each.name for each in self.methods], options.noise)
-        self.settings = {
-            "options": options.to_dict(),
-            "methods": {each.name: dict(each.settings) for each in self.methods},
-            IMAGES: images,
-        }
+        methods = [each.name for each in self.methods]
+        settings = {each.name: dict(each.settings) for each in self.methods}
+        super().__init__(options, images, methods, options.noise, settings)
         self.pair = lru_cache(maxsize=1)(self._read_pair)
         self.lpips_missing = metrics.why_no_lpips() if options.lpips else "not asked for"
         self._lpips = None if self.lpips_missing else metrics.lpips_measure()
@@ -115,7 +117,7 @@ class PairStudy(Study):
         self.columns = [
             *("psnr", "ssim", "mae"),
             *([] if self.lpips_missing else ["lpips"]),
-            *(bin_columns() if radius_known else []),
+            *(metrics.bin_columns() if radius_known else []),
             *(attention_columns(models, radius_known=radius_known) if models else []),
         ]
 
@@ -165,7 +167,7 @@ class PairStudy(Study):
         if self._lpips is not None:
             scores["lpips"] = self._lpips(restored, pair.sharp)
         if pair.radius is not None:
-            scores |= bin_scores(restored, pair.sharp, pair.radius, preset)
+            scores |= metrics.bin_scores(restored, pair.sharp, pair.radius, preset)
         return scores
 
 
@@ -213,12 +215,8 @@ class BlurStudy(Study):
         self._measures = list(measures.values())
         count = min(len(self.data), options.limit or len(self.data))
         images = [self.data.name(number) for number in range(count)]
-        super().__init__(options, images, list(measures), (0.0,))
-        self.settings = {
-            "options": options.to_dict(),
-            "methods": {model.name: dict(model.settings) for model in models},
-            IMAGES: images,
-        }
+        settings = {model.name: dict(model.settings) for model in models}
+        super().__init__(options, images, list(measures), (0.0,), settings)
         self.columns = [
             *(f"{measure} by {rule}" for rule in RULE_NAMES for measure in BLUR_MEASURES),
             *WITHOUT_THRESHOLD,

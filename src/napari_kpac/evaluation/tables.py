@@ -18,8 +18,8 @@ from napari_kpac.evaluation.attention import (
     bin_place,
     cost_column,
 )
-from napari_kpac.evaluation.benchmark import BINS, MEASURES, column
 from napari_kpac.evaluation.methods import INPUT
+from napari_kpac.evaluation.metrics import BINS, MEASURES, column
 from napari_kpac.evaluation.results import ALL_PIXELS, ONE_TO_EIGHT_PX, Line
 
 if TYPE_CHECKING:
