@@ -89,7 +89,7 @@ def prepare_train(viewer: napari.Viewer, widget: TrainWidget) -> None:
     settings.preset.value = "smoke"
     settings.source.root.value, settings.run.value = folder / "photos", folder / "run"
     settings.fields["steps"].value = 100
-    settings.fields["validate"].value = 10
+    settings.fields["validate_every"].value = 10
     wait(lambda: "kpac-3level" in settings.start.choices)
     widget.start()
     wait(lambda: widget._last is not None and widget._last.done >= 90, timeout=900)

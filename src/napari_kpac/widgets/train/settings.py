@@ -29,8 +29,8 @@ ELSEWHERE = ("nodes", "network")
 OTHERS = "data and run"
 SECTIONS = {
     "levels": "network",
-    "learning_rate": "learning",
-    "batch_size": "crops",
+    "batch_size": "learning",
+    "radii": "crops",
     "validate_every": OTHERS,
 }
 """Titles of what is folded away, by the first option of each section; what comes before the
