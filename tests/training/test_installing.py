@@ -6,7 +6,7 @@ from safetensors.numpy import load_file
 
 import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.core.signals import catalogue
+from napari_kpac.core.progress import catalogue
 from napari_kpac.images import write_image
 from napari_kpac.training import TrainOptions, train
 from napari_kpac.training.run_folder import RunFolder, install_best

@@ -13,22 +13,13 @@ import warnings
 from collections.abc import Sequence
 
 import napari_kpac as kpac
-from napari_kpac.cli import (
-    bench,
-    blur_map,
-    deblur,
-    evaluate,
-    models,
-    reproduce,
-    synthesise,
-    train,
-)
+from napari_kpac.cli import blur_map, deblur, evaluate, models, reproduce, train
 from napari_kpac.cli.common import FAILED, INTERRUPTED, MISTAKE
 from napari_kpac.core.errors import ConfigError, KpacError, for_people
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EFBIG)
 """Errors of printing where the output is full or closed."""
-COMMANDS = (deblur, blur_map, evaluate, models, reproduce, synthesise, train, bench)
+COMMANDS = (deblur, blur_map, evaluate, models, reproduce, train)
 
 
 def parser() -> argparse.ArgumentParser:

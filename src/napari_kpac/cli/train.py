@@ -1,6 +1,6 @@
-"""``napari-kpac train``: train a network, or go on with a run.
+"""``napari-kpac train`` and ``synthesise``: train a network, and make pairs to learn from.
 
-Not for: the training itself.
+Not for: the training itself (training), or the blur (datasets).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def register(commands: Commands) -> None:
-    """Declare the command."""
+    """Declare the commands."""
     from napari_kpac.cli.common import add_options
+    from napari_kpac.datasets import SynthesisOptions
     from napari_kpac.training import PRESETS, TrainOptions
 
     command = add_command(
@@ -45,6 +46,20 @@ def register(commands: Commands) -> None:
     )
     command.add_argument("--resume", type=Path, metavar="DIR", help="go on with this run")
     add_options(command, TrainOptions, "options, with defaults where the preset says nothing")
+    pairs = add_command(
+        commands,
+        "synthesise",
+        _synthesise,
+        summary="make pairs of defocused and sharp images from sharp photographs",
+        example="napari-kpac synthesise photos/ -o pairs --per-photo 2 --dual",
+    )
+    pairs.add_argument(
+        "photos", type=Path, nargs="+", metavar="PHOTOS", help="images, or folders of images"
+    )
+    pairs.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the pairs"
+    )
+    add_options(pairs, SynthesisOptions)
 
 
 def _train(given: argparse.Namespace) -> int:
@@ -131,3 +146,25 @@ def _interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _synthesise(given: argparse.Namespace) -> None:
+    from napari_kpac.cli.common import given_options, show
+    from napari_kpac.datasets import SynthesisOptions, synthesise
+
+    options = SynthesisOptions(**given_options(given, SynthesisOptions))
+    result = show(synthesise(given.photos, given.output, options), "synthesise", "pair")
+    if given.json:
+        print_json(
+            {
+                "folder": str(result.output),
+                "made": result.made,
+                "kept": result.kept,
+                "skipped": result.skipped,
+            }
+        )
+    else:
+        print(
+            f"{result.made} pairs made, {result.kept} kept, {len(result.skipped)} photographs left"
+            f" out; in {result.output.resolve()}"
+        )

@@ -1,6 +1,6 @@
-"""Progress of long work.
+"""Progress of long work, and the signal that the list of models changed.
 
-Not for: showing it (cli, widgets).
+Not for: showing either (cli, widgets).
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
+
+from psygnal import Signal
 
 T = TypeVar("T")
 
@@ -51,3 +53,13 @@ def relay(steps: Steps[T], change: Callable[[Progress], Progress]) -> Steps[T]:
                 result: T = stop.value
                 return result
             yield change(progress)
+
+
+class Catalogue:
+    """The list of models."""
+
+    changed = Signal()
+    """A model was installed or removed; sent in the thread that did it."""
+
+
+catalogue = Catalogue()

@@ -17,7 +17,7 @@ from platformdirs import user_data_path
 from napari_kpac.core.errors import ModelNotFoundError, WeightsError
 from napari_kpac.core.files import replacing
 from napari_kpac.core.options import check_name
-from napari_kpac.core.signals import catalogue
+from napari_kpac.core.progress import catalogue
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.authors import read_authors
 from napari_kpac.weights.store import (

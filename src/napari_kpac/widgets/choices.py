@@ -16,7 +16,7 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import NotReadyError
-from napari_kpac.core.signals import catalogue
+from napari_kpac.core.progress import catalogue
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
