@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/installed-demo ## deblur an example picture (in napari, or into files without a display)
+demo: $(VENV)/installed-demo ## deblur an example image (in napari, or into files without a display)
 	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ]; then PYTHON=$(PYTHON) tools/system_libraries.sh; fi
 	@$(BIN)/napari-kpac demo
 
@@ -33,7 +33,7 @@ types: $(VENV)/installed-dev ## static types
 docs: $(VENV)/installed-docs ## build the documentation into site/
 	@$(CHECK) docs
 
-screenshots: $(VENV)/installed-dev system ## make all pictures of the documentation again, from the real program
+screenshots: $(VENV)/installed-dev system ## make all images of the documentation again, from the real program
 	@$(CHECK) screenshots
 
 bench: $(VENV)/installed-dev ## measure speed and memory on this machine
