@@ -11,8 +11,8 @@ from PIL import Image
 import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
-from napari_kpac.engine.plan import make_plan
 from napari_kpac.engine.recipe import differences, recorded_plan
+from napari_kpac.engine.tiling import make_plan
 from napari_kpac.images import read_image
 from napari_kpac.weights import ModelCard, load, save_network
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import napari_kpac as kpac
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.plan import make_plan
+from napari_kpac.engine.tiling import make_plan
 from tests.engine.conftest import tiny_net
 
 NETS = {levels: tiny_net(levels) for levels in (2, 3)}

@@ -17,8 +17,8 @@ from napari_kpac.engine import memory
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.job import Job
 from napari_kpac.engine.memory import has_given_up, is_memory_error
-from napari_kpac.engine.plan import MIN_TILE_PX
 from napari_kpac.engine.stages import Stages
+from napari_kpac.engine.tiling import MIN_TILE_PX
 from tests.engine.conftest import tiny_net
 from tests.reliability import shortage
 from tests.training.conftest import TINY

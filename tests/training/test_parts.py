@@ -10,6 +10,7 @@ import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, FileError, WeightsError
 from napari_kpac.network import KPACConfig
 from napari_kpac.training import TrainOptions
+from napari_kpac.training.loop import learning_rate_at
 from napari_kpac.training.losses import (
     PerceptualLoss,
     alpha_targets,
@@ -17,7 +18,6 @@ from napari_kpac.training.losses import (
     mean_absolute_error,
     vgg_features,
 )
-from napari_kpac.training.options import learning_rate_at
 from napari_kpac.training.state import (
     FIRST_LAYER,
     AveragedWeights,

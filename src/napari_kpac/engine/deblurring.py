@@ -19,8 +19,8 @@ from napari_kpac.engine.device import Model, model_name
 from napari_kpac.engine.job import UNSET, ClassicalJob, Job, Views, each_plane, options_of
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.engine.plan import Plan
 from napari_kpac.engine.recipe import PlaneResult, Recipe, Result, check_model
+from napari_kpac.engine.tiling import Plan
 
 
 def deblur(

@@ -61,9 +61,9 @@ from napari_kpac.engine.pixels import (
     resolve_range,
     restore_pixels,
 )
-from napari_kpac.engine.plan import Plan, make_plan
 from napari_kpac.engine.recipe import PlaneResult, Recipe, recorded_plan
 from napari_kpac.engine.stages import Stages
+from napari_kpac.engine.tiling import Plan, make_plan
 from napari_kpac.optics.deconvolution import restore_steps
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Memory: kept while a job runs, checked before it is used, and errors that mean a shortage.
 
-Not for: how much there is (device.py), or going on in smaller tiles (plan.py, job.py).
+Not for: how much there is (device.py), or going on in smaller tiles (tiling.py, job.py).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from napari_kpac.core.options import DeblurOptions
 from napari_kpac.engine.arrays import Array, Maps
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.modulation import Modulation
-from napari_kpac.engine.plan import Plan
+from napari_kpac.engine.tiling import Plan
 from napari_kpac.images import WRITABLE, description_of, read_image
 from napari_kpac.weights import is_file_name, load
 

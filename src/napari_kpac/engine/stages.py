@@ -20,7 +20,7 @@ from torch import Tensor
 from napari_kpac.core.files import reserve
 from napari_kpac.engine.memory import check_available, keep_below
 from napari_kpac.engine.pixels import PlaneReader, Rect
-from napari_kpac.engine.plan import MemoryCost, Plan
+from napari_kpac.engine.tiling import MemoryCost, Plan
 from napari_kpac.network import KPACNet, Stage
 
 SAFETY_FACTOR = 1.5

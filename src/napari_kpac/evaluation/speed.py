@@ -33,8 +33,8 @@ from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.device import prepare_network
 from napari_kpac.engine.memory import keeping_memory
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect
-from napari_kpac.engine.plan import make_plan
 from napari_kpac.engine.stages import Stages
+from napari_kpac.engine.tiling import make_plan
 from napari_kpac.evaluation.metrics import decibels
 from napari_kpac.network import KPACConfig, KPACNet, count_flops
 from napari_kpac.training.options import TrainOptions, TrainPrecision

@@ -22,7 +22,7 @@ from napari_kpac.engine.memory import explaining_shortage, keeping_memory
 from napari_kpac.network import KPACNet
 from napari_kpac.training.examples import Data, open_data
 from napari_kpac.training.losses import PerceptualLoss, attention_loss, mean_absolute_error
-from napari_kpac.training.options import Phase, TrainOptions, learning_rate_at
+from napari_kpac.training.options import Phase, TrainOptions
 from napari_kpac.training.processes import Processes, join
 from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder, card_of_run
 from napari_kpac.training.state import (
@@ -336,3 +336,15 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def learning_rate_at(step: int, options: TrainOptions) -> float:
+    """Return the learning rate of a step of a phase, counted from 0: a rise, then half a cosine.
+
+    With ``final_learning_rate`` 1 it stays as it is after its rise.
+    """
+    if step < options.warmup:
+        return options.learning_rate * (step + 1) / (options.warmup + 1)
+    done = (step - options.warmup) / max(1, options.steps - options.warmup)
+    final = options.final_learning_rate
+    return options.learning_rate * (final + (1 - final) * (1 + math.cos(math.pi * done)) / 2)

@@ -5,7 +5,6 @@ Loads nothing heavy. Not for: the loop (loop), or what pairs are made of (datase
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -357,15 +356,3 @@ def preset(name: str | Path, /, **changes: Any) -> TrainOptions:
     """Return the options of a preset and what differs from it."""
     changes = rename_aliases(TrainOptions, changes)
     return TrainOptions.from_dict({**preset_values(name), **changes})
-
-
-def learning_rate_at(step: int, options: TrainOptions) -> float:
-    """Return the learning rate of a step of a phase, counted from 0: a rise, then half a cosine.
-
-    With ``final_learning_rate`` 1 it stays as it is after its rise.
-    """
-    if step < options.warmup:
-        return options.learning_rate * (step + 1) / (options.warmup + 1)
-    done = (step - options.warmup) / max(1, options.steps - options.warmup)
-    final = options.final_learning_rate
-    return options.learning_rate * (final + (1 - final) * (1 + math.cos(math.pi * done)) / 2)

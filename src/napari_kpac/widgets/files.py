@@ -1,6 +1,6 @@
 """napari's own Open and Save: recipes in, blur maps out.
 
-Not for: the formats themselves (engine.recipe, detection.export).
+Not for: the formats themselves (engine.recipe, detection.files).
 """
 
 from __future__ import annotations

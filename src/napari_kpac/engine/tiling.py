@@ -1,4 +1,4 @@
-"""Plans: how an image is cut up so that it fits into the memory it is given.
+"""Plans of tiles: how an image is cut up so that it fits into the memory it is given.
 
 Only the encoder and the decoder are cut into tiles; the bottleneck is held whole, so the
 result does not depend on the plan. Not for: carrying the plan out (stages.py).
