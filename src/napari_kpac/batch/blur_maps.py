@@ -60,7 +60,7 @@ def blur_map_files(
 ) -> Steps[Report]:
     """Write blur maps of files; also masks and tables of regions, where they are named.
 
-    ``about`` are further fields of :class:`BlurMapAction`: opacity, slice, scale, units, truth
+    ``about`` are further fields of the action: opacity, slice, scale, units, truth
     and polarity.
     """
     batch, options = batch or BatchOptions(), options or DetectionOptions()
