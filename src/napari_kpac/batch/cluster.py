@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from napari_kpac.batch.executor import using_threads
 from napari_kpac.batch.files import FileAction, FileInfo, FileTask, OpenFile, close_tasks
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import BatchProgress
 from napari_kpac.core.errors import ClusterError, KpacError, require
 from napari_kpac.core.progress import Progress, finish
+from napari_kpac.engine.device import using_threads
 from napari_kpac.engine.memory import allocator_environment
 
 TASKS_PER_THREAD = 2

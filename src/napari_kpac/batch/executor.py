@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
-
-import torch
+from contextlib import ExitStack
 
 from napari_kpac.batch.files import FileAction, FileTask, LoadedPlane, close_tasks, process_file
 from napari_kpac.batch.inputs import Item
@@ -19,6 +17,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import BatchProgress, Outcome, Report
 from napari_kpac.core.errors import FileError
 from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.engine.device import using_threads
 from napari_kpac.engine.memory import keeping_memory
 
 
@@ -101,16 +100,3 @@ def _overlapped(
                 ahead = reader.submit(next, planes, None)
         if (outcome := behind.result()) is not None:
             yield progress.end(outcome)
-
-
-@contextmanager
-def using_threads(threads: int | None) -> Iterator[None]:
-    """Use that many threads of the processor for the network; None: as it is."""
-    before = torch.get_num_threads()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        if threads is not None:
-            torch.set_num_threads(before)

@@ -9,6 +9,8 @@ import copy
 import os
 import platform
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -112,3 +114,16 @@ def card_of(net: KPACNet) -> ModelCard:
 def model_name(model: Model) -> str:
     """Return what stands for a model in options: its name or path."""
     return card_of(model).name if isinstance(model, KPACNet) else str(model)
+
+
+@contextmanager
+def using_threads(threads: int | None) -> Iterator[None]:
+    """Use that many threads of the processor for the network; None: as it is."""
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        if threads is not None:
+            torch.set_num_threads(before)

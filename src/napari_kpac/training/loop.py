@@ -18,6 +18,7 @@ from torch import Tensor
 
 from napari_kpac.core.errors import CancelledError, FileError, TrainingError
 from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.engine.device import using_threads
 from napari_kpac.engine.memory import explaining_shortage, keeping_memory
 from napari_kpac.network import KPACNet
 from napari_kpac.training.examples import Data, open_data
@@ -104,7 +105,7 @@ def run_with(
     options: TrainOptions, folder: RunFolder, processes: Processes, *, resumed: bool
 ) -> Steps[Trained]:
     """Run the part of one process in a run."""
-    with _threads(processes.threads):
+    with using_threads(processes.threads or None):
         data = open_data(options)
         perceptual = PerceptualLoss(options.vgg) if options.fine_steps else None
         leading = processes.rank == 0
@@ -324,18 +325,6 @@ def _row(progress: TrainProgress) -> dict[str, float]:
 
 def _alpha(block: int, index: int) -> str:
     return f"block {block + 1} alpha {index + 1}"
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Compute with a number of CPU threads for a while."""
-    before = torch.get_num_threads()
-    if count:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def learning_rate_at(step: int, options: TrainOptions) -> float:
