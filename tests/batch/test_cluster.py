@@ -13,11 +13,13 @@ import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.batch.cluster import _client
+from napari_kpac.batch.cluster import _client, _received
+from napari_kpac.batch.files import FileInfo, FileTask
+from napari_kpac.batch.inputs import Item
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.engine.memory import allocator_environment
-from napari_kpac.images import description_of, read_image
+from napari_kpac.images import Metadata, description_of, read_image
 
 PLANES = 12
 
@@ -161,3 +163,13 @@ def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(call) == 1
     assert "napari-kpac[distributed]" in capsys.readouterr().err
+
+
+def test_a_result_that_arrived_counts_although_its_worker_died(tmp_path):
+    """The future of such a result is lost by the time it is looked at."""
+    info = FileInfo((4, 4), np.dtype(np.uint8), Metadata())
+    task = FileTask(Item(tmp_path / "a.png", tmp_path / "b.png"), None)
+    assert _received(task, (info, "computed")) == (info, "computed")
+    assert task.outcome is None
+    assert _received(task, (OSError, OSError("worker died"), None)) == (None, None)
+    assert "worker died" in task.outcome.problem

@@ -63,7 +63,7 @@ def cluster_steps(
                     return
                 future, result = next(running)
                 task = tasks.pop(future.key)
-                info, computed = _received(task, future.status, result)
+                info, computed = _received(task, result)
                 future.release()
                 del future, result
                 if (outcome := task.write(computed, info)) is not None:
@@ -94,13 +94,16 @@ def _planes(items: Sequence[Item], action: FileAction) -> Iterator[tuple[FileTas
             yield task, index, info and info.pixel_range
 
 
-def _received(task: FileTask, status: str, result: Any) -> tuple[FileInfo | None, Any]:
-    """Return what a worker computed; an error ends the file."""
-    if status == "finished" and not isinstance(result, KpacError):
-        info, computed = result
-        return info, computed
-    error = result[1] if isinstance(result, tuple) and len(result) > 1 else result
-    task.fail(error)
+def _received(task: FileTask, result: Any) -> tuple[FileInfo | None, Any]:
+    """Return what a worker computed; an error ends the file.
+
+    The future's status does not tell the two apart: it is no longer "finished" where the worker
+    died after its result had arrived.
+    """
+    if isinstance(result, tuple) and isinstance(result[0], FileInfo):
+        return result[0], result[1]
+    # Errors of the cluster come as (type, error, traceback).
+    task.fail(result[1] if isinstance(result, tuple) else result)
     return None, None
 
 
