@@ -262,7 +262,9 @@ class Job:
             self.plan = self.plan.smaller(self.net.config)
             yield Progress(0, self.plan.steps, "encode", self.plan.shortage_note)
 
-    def deblur(self, plane: Plane, reader: PlaneReader, out: Any = None) -> Steps[PlaneResult]:
+    def deblur(
+        self, plane: Plane, reader: PlaneReader, out: Any = None, *, decode: bool = True
+    ) -> Steps[PlaneResult]:
         """Deblur a plane; where memory runs short, in smaller tiles.
 
         Parameters
@@ -272,24 +274,27 @@ class Job:
         out
             Of the shape of the image: pixels are written to their place. None: they are
             returned.
+        decode
+            False: only alpha and beta are wanted; no pixels are made.
         """
-        target = plane_output(self.layout, plane) if out is None else out
+        target = plane_output(self.layout, plane) if out is None and decode else out
 
         def attempt() -> Steps[tuple[Maps, Maps]]:
             plan, done = self.plan, count(1)
+            total = plan.steps if decode else plan.tile_count + 1
             mods = None
             if not self.modulation.is_neutral:
                 mods = block_modulations(self.modulation, self.net.config, reader.padded)
             with closing(self.stages(reader)) as stages:
                 for _ in stages.encode():
-                    yield Progress(next(done), plan.steps, "encode")
+                    yield Progress(next(done), total, "encode")
                 entered, alphas, betas = Bottleneck(stages).run(mods)
-                yield Progress(next(done), plan.steps, "blocks")
-                for tile in plan.tiles():
+                yield Progress(next(done), total, "blocks")
+                for tile in plan.tiles() if decode else ():
                     rect = tile.clipped(reader.height, reader.width)
                     residual = stages.decode(entered, tile)[:, :, : rect.height, : rect.width]
                     _write(self, plane, rect, reader, residual, target, alone=out is None)
-                    yield Progress(next(done), plan.steps, "decode")
+                    yield Progress(next(done), total, "decode")
             return as_numpy(torch.cat(alphas)), as_numpy(torch.cat(betas))
 
         alpha, beta = yield from self.within_memory(attempt)
@@ -335,8 +340,7 @@ class ClassicalJob:
         self.options, self.modulation = options, modulation or Modulation()
         if views is not None:
             raise ImageError("method 'ebdb' takes one image and no views")
-        if not self.modulation.is_neutral:
-            raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
+        check_classical(self.modulation)
         self.first = as_array(image)
         self.layout = layout_for(self.first, options)
         self.range = pixel_range or resolve_range(options.range, self.layout, (self.first,))
@@ -368,6 +372,12 @@ class ClassicalJob:
             target if out is None else None,
             sigma=np.asarray(found.sigma, np.float32),
         )
+
+
+def check_classical(modulation: Modulation) -> None:
+    """Raise where a modulation asks for what the classical method does not have."""
+    if not modulation.is_neutral:
+        raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
 
 
 def each_plane(
