@@ -236,3 +236,13 @@ def test_work_that_fails_says_why_and_writes_nothing(photo, tmp_path, capsys):
         assert exit_code("deblur", *arguments) == code
         assert word in capsys.readouterr().err
     assert not target.exists()
+
+
+def test_an_image_of_nothing_but_nan_is_refused(tmp_path, capsys):
+    image = tmp_path / "empty.tif"
+    tifffile.imwrite(image, np.full((40, 56), np.nan, np.float32))
+    for command in ("deblur", "attention", "blur-map"):
+        target = tmp_path / ("maps" if command == "attention" else "o.tif")
+        assert exit_code(command, image, "-o", target) == 1
+        assert "empty.tif: the image has no finite value" in capsys.readouterr().err
+    assert not (tmp_path / "o.tif").exists()

@@ -226,3 +226,11 @@ def test_a_dual_pixel_model_is_offered_where_both_views_can_be_given(docked, tin
     deblur, mixer = docked(DeblurWidget), docked(MixerWidget)
     assert "kpac-dual" in deblur._model.choices
     assert "kpac-dual" not in mixer._model.choices
+
+
+def test_an_image_of_nothing_but_nan_is_refused(viewer, widget, qtbot):
+    viewer.add_image(np.full((40, 56), np.nan, np.float32), name="empty", contrast_limits=(0, 1))
+    run(qtbot, widget)
+    assert "no finite value" in widget._message.text()
+    assert "Done" not in widget._message.text()
+    assert [layer.name for layer in viewer.layers] == ["empty"]

@@ -57,6 +57,7 @@ from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
     Rect,
+    check_finite,
     enlarged,
     resolve_range,
     restore_pixels,
@@ -170,6 +171,8 @@ class Job:
                 )
             layout_for(view, options)
         sources = (self.views or ()) if self.array is None else (self.array,)
+        if pixel_range is None:
+            check_finite(self.layout, sources)
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
         self.modulation.check(self.net.config, self.layout.size)
         self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
@@ -343,6 +346,8 @@ class ClassicalJob:
         check_classical(self.modulation)
         self.first = as_array(image)
         self.layout = layout_for(self.first, options)
+        if pixel_range is None:
+            check_finite(self.layout, (self.first,))
         self.range = pixel_range or resolve_range(options.range, self.layout, (self.first,))
 
     def load(self, plane: Plane) -> PlaneReader:
