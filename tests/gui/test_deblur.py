@@ -234,3 +234,11 @@ def test_an_image_of_nothing_but_nan_is_refused(viewer, widget, qtbot):
     assert "no finite value" in widget._message.text()
     assert "Done" not in widget._message.text()
     assert [layer.name for layer in viewer.layers] == ["empty"]
+
+
+def test_the_record_says_auto_where_it_was_automatic(viewer, widget, image, qtbot):
+    viewer.add_image(image, name="cup")
+    run(qtbot, widget)
+    options = result_of(viewer, "cup (deblurred)").metadata["napari_kpac"]["options"]
+    assert options["range"] == "auto"
+    assert options["rgb"] is None

@@ -63,7 +63,7 @@ from napari_kpac.engine.pixels import (
     restore_pixels,
 )
 from napari_kpac.engine.plan import Plan, make_plan
-from napari_kpac.engine.recipe import PlaneResult, Recipe, recorded_plan
+from napari_kpac.engine.recipe import PlaneResult, Recipe, check_image, recorded_plan
 from napari_kpac.engine.stages import Stages
 from napari_kpac.optics.deconvolution import restore_steps
 
@@ -184,6 +184,8 @@ class Job:
         )
         self.plan = plan or self._make_plan(budget, held)
         if recorded is not None:
+            if pixel_range is None:
+                check_image(options, recorded, self.layout, sources, self.plan)
             self.plan = recorded_plan(recorded, self.plan, self.scale)
 
     def _make_plan(self, budget: int, held: int) -> Plan:
@@ -338,6 +340,7 @@ class ClassicalJob:
         *,
         views: Views = None,
         pixel_range: PixelRange | None = None,
+        recorded: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
         self.options, self.modulation = options, modulation or Modulation()
@@ -348,6 +351,8 @@ class ClassicalJob:
         self.layout = layout_for(self.first, options)
         if pixel_range is None:
             check_finite(self.layout, (self.first,))
+            if recorded is not None:
+                check_image(options, recorded, self.layout, (self.first,))
         self.range = pixel_range or resolve_range(options.range, self.layout, (self.first,))
 
     def load(self, plane: Plane) -> PlaneReader:
