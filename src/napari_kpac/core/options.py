@@ -358,8 +358,8 @@ class DetectionOptions(BlurMapOptions):
     smoothing: float = option(0.0, "sigma of a Gaussian over the map, in pixels", float)
     threshold_rule: ThresholdRule = option(
         "midrange",
-        "what counts as blurred: midrange (0.3 max + 0.7 min), mean (1.5 times the mean), otsu, "
-        "or fixed",
+        "what counts as blurred: midrange (0.3 max + 0.7 min), mean (1.5 times the mean, at "
+        "most 1), otsu, or fixed",
         check_threshold_rule,
     )
     threshold: float | None = option(None, "the threshold of rule fixed, in 0..1", float)
