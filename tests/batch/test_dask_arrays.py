@@ -74,3 +74,10 @@ def test_mistakes(stack, models):
     pair = (da.zeros((40, 56)), da.zeros((40, 57)))
     with pytest.raises(kpac.KpacError, match="same shape"):
         kpac.deblur_dask(None, options, views=pair)
+
+
+def test_an_empty_plane_does_not_stop_the_others(stack, models):
+    values = stack[:, 0].astype(np.float32) / 4000
+    values[1] = np.nan
+    lazy = kpac.deblur_dask(da.from_array(values), kpac.DeblurOptions(model=str(models[0])))
+    np.testing.assert_array_equal(lazy.compute(), kpac.deblur(values, models[0]).image)

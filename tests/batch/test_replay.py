@@ -130,3 +130,18 @@ def test_the_recorded_plan_is_used_where_it_fits(models):
     for plan in (other.to_dict(), {}, None, {**small.to_dict(), "tile": 0}, {"tile": "x"},
                  {**small.to_dict(), "kept_skips": "x"}):  # fmt: skip
         assert recorded_plan({"plan": plan}, own) is own
+
+
+def test_a_range_of_16_bits_is_refused_for_8(source, photo, models, tmp_path, capsys):
+    deep = photo.astype(np.uint16) * 257
+    recipe = kpac.deblur(deep, models[0], range=(0, 65535)).recipe
+    recipe.save(tmp_path / "look.json")
+    out = tmp_path / "b.png"
+    flags = ["--recipe", tmp_path / "look.json", "--model", models[0]]
+    assert deblur(source, "-o", out, *flags) == 1
+    said = capsys.readouterr().err
+    assert "takes 0 for black and 65535 for white" in said
+    assert "0..255 (uint8)" in said
+    assert not out.exists()
+    assert deblur(source, "-o", out, *flags, "--range", "auto") == 0
+    assert np.array_equal(read_image(out), kpac.deblur(photo, models[0]).image)

@@ -112,17 +112,110 @@ def test_attention_and_blur_map(photo, tmp_path, capsys):
         ["--memory", "x"],
         ["--precision", "double"],
         ["--gains", "1,2"],
+        ["--method", "ebdb", "--gains", "1,1,1,1,0"],
+        ["--method", "nosuch"],
+        ["--memory", "lots"],
+        ["--strength", "-3"],
+        ["--strength", "strong"],
+        ["--threads", "some"],
+        ["--tile", "big"],
+        ["--rgb-channels", "0,1"],
+        ["--rgb-channels", "0,1", "--channel-axis", "0"],
+        ["--defocus-map", "blur.tif"],
+        ["--left", "left.png"],
         ["--unknown"],
     ],
 )
-def test_mistakes_in_the_call(photo, tmp_path, flags):
+def test_mistakes_in_the_call(photo, tmp_path, flags, capsys):
     target = tmp_path / "o.png"
-    try:
-        code = main(["deblur", str(photo), "-o", str(target), *flags])
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
+    assert exit_code("deblur", photo, "-o", target, *flags) == 2
+    said = capsys.readouterr().err
+    assert flags[0].strip("-").split("-")[0] in said
+    for name in ("_gains value", "read value"):  # of our functions
+        assert name not in said
     assert not target.exists()
+
+
+def exit_code(*arguments):
+    try:
+        return main([*map(str, arguments)])
+    except SystemExit as stop:
+        return stop.code
+
+
+def test_gains_that_are_no_numbers_are_explained(photo, tmp_path, capsys):
+    assert exit_code("deblur", photo, "-o", tmp_path / "o.png", "--gains", "a,b") == 2
+    assert "gains='a,b': give numbers like 1,1,1,0.5,0" in capsys.readouterr().err
+
+
+def test_an_unknown_ending_makes_no_folder(photo, tmp_path, capsys):
+    target = tmp_path / "q.xyz"
+    for command in ("deblur", "blur-map"):
+        assert exit_code(command, photo, "-o", target) == 2
+        said = capsys.readouterr().err
+        assert "must end in one of .png, " in said
+        assert ".tif" in said
+        assert not target.exists()
+    target.mkdir()
+    assert exit_code("deblur", photo, "-o", target) == 0
+    assert (target / "photo.png").exists()
+
+
+def test_without_an_output_the_result_lies_beside_the_image(tmp_path, capsys, monkeypatch):
+    from skimage import data
+
+    image = tmp_path / "holiday.jpg"
+    Image.fromarray(data.coffee()[:64, :80]).save(image)
+    before = image.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path / "holiday-deblurred.jpg"
+    assert exit_code("deblur", "holiday.jpg") == 0
+    assert "holiday.jpg -> holiday-deblurred.jpg" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {image.name, target.name}
+    made = target.read_bytes()
+    target.write_bytes(b"somebody's own")
+    assert exit_code("deblur", "holiday.jpg") == 1
+    assert "is there already" in capsys.readouterr().err
+    assert target.read_bytes() == b"somebody's own"
+    assert exit_code("deblur", "holiday.jpg", "--overwrite") == 0
+    assert target.read_bytes() == made
+    assert image.read_bytes() == before
+    assert exit_code("deblur", "holiday.jpg", "--to", "png") == 0
+    assert (tmp_path / "holiday-deblurred.png").exists()
+    for several in (["holiday.jpg", target], [tmp_path]):
+        assert exit_code("deblur", *several) == 2
+        assert "name it with -o" in capsys.readouterr().err
+
+
+def test_attention_does_no_more_than_it_must(photo, tmp_path, capsys, monkeypatch):
+    from napari_kpac.engine.stages import Stages
+
+    def refuse(*_):
+        raise AssertionError("the decoder has nothing to do here")
+
+    monkeypatch.setattr(Stages, "decode", refuse)
+    maps = tmp_path / "maps"
+    assert exit_code("attention", photo, "-o", maps, "--dry-run") == 0
+    planned = capsys.readouterr().err
+    assert f"{maps / 'photo-*alpha*.png'}" in planned
+    assert exit_code("attention", photo, "-o", maps) == 0
+    said = capsys.readouterr()
+    assert len(list(maps.iterdir())) == 10
+    assert f"{maps / 'photo-block1-alpha1.png'} and 9 more" in said.err
+    for text in (planned, said.err, said.out):
+        assert str(maps / "photo.png") not in text
+    assert {*map(str, maps.iterdir())} == {*said.out.split()}
+
+
+def test_attention_refuses_at_once_what_it_cannot_do(photo, tmp_path, capsys, monkeypatch):
+    from napari_kpac.batch.deblur import AttentionAction
+
+    monkeypatch.setattr(AttentionAction, "prepare", None)
+    assert exit_code("attention", photo, "-o", tmp_path / "maps.png") == 2
+    assert "maps.png: name a folder" in capsys.readouterr().err
+    assert exit_code("attention", photo, "-o", tmp_path / "maps", "--method", "ebdb") == 2
+    assert "'ebdb' has no attention" in capsys.readouterr().err
+    assert not (tmp_path / "maps").exists()
 
 
 def test_gains_that_do_not_fit_the_network_are_named(photo, tmp_path, capsys):
@@ -131,15 +224,25 @@ def test_gains_that_do_not_fit_the_network_are_named(photo, tmp_path, capsys):
 
 
 def test_work_that_fails_says_why_and_writes_nothing(photo, tmp_path, capsys):
-    bad = tmp_path / "bad.png"
+    bad, target = tmp_path / "bad.png", tmp_path / "o.png"
     bad.write_bytes(b"nothing")
-    for arguments, word in (
-        ([str(bad), "-o", str(tmp_path / "o.png")], "bad.png"),
-        ([str(tmp_path / "no.png"), "-o", str(tmp_path / "o.png")], "no such file"),
-        ([str(photo), "-o", str(photo)], "over the input"),
-        ([str(photo), str(photo), "-o", str(tmp_path / "o.png")], "folder"),
-        ([str(photo), "-o", str(tmp_path / "o.png"), "--left", str(photo)], "together"),
+    for arguments, code, word in (
+        ([bad, "-o", target], 1, "bad.png"),
+        ([tmp_path / "no.png", "-o", target], 1, "no such file"),
+        ([photo, "-o", photo], 2, "over the input"),
+        ([photo, photo, "-o", target], 2, "folder"),
+        ([photo, "-o", target, "--left", photo], 2, "together"),
     ):
-        assert main(["deblur", *arguments]) == 1
+        assert exit_code("deblur", *arguments) == code
         assert word in capsys.readouterr().err
-    assert not (tmp_path / "o.png").exists()
+    assert not target.exists()
+
+
+def test_an_image_of_nothing_but_nan_is_refused(tmp_path, capsys):
+    image = tmp_path / "empty.tif"
+    tifffile.imwrite(image, np.full((40, 56), np.nan, np.float32))
+    for command in ("deblur", "attention", "blur-map"):
+        target = tmp_path / ("maps" if command == "attention" else "o.tif")
+        assert exit_code(command, image, "-o", target) == 1
+        assert "empty.tif: the image has no finite value" in capsys.readouterr().err
+    assert not (tmp_path / "o.tif").exists()

@@ -23,6 +23,14 @@ def test_rules_by_their_formulae(values):
     assert blurred_mask(values, find_threshold(values, "otsu")).sum() == 100
 
 
+def test_no_threshold_lies_beyond_the_scale(values):
+    saturated = 1 - values / 10
+    assert 1.5 * saturated.mean() > 1
+    assert find_threshold(saturated, "mean") == 1
+    saturated[3, 4] = 1
+    assert blurred_mask(saturated, find_threshold(saturated, "mean")).sum() == 1
+
+
 def test_otsu_maximises_the_variance_between_both_sides(values):
     def between(threshold):
         high = values >= threshold

@@ -77,7 +77,7 @@ def test_terminal_and_blur_map(blurred, tmp_path):
     expected = kpac.deblur(blurred, method="ebdb")
     assert np.array_equal(read_image(tmp_path / "out.png"), expected.image)
     np.testing.assert_allclose(read_image(tmp_path / "sigma.tif"), expected.sigma, atol=1e-6)
-    assert main([*call, *maps]) == 1
+    assert main([*call, *maps]) == 2
     found = kpac.detect(blurred, source="ebdb")
     assert found.values.shape == blurred.shape[:2]
     assert 0 < found.values.mean() <= 1

@@ -113,8 +113,24 @@ def test_nan_and_infinity_stay_where_they_are(rng):
     assert np.abs(result - clean)[far].max() < 0.1
 
 
-def test_an_image_of_nothing_but_nan():
-    assert np.isnan(deblur(np.full((9, 9), np.nan)).image).all()
+@pytest.mark.parametrize("options", [{}, {"range": "unit"}, {"range": (0, 1)}, {"method": "ebdb"}])
+def test_an_image_of_nothing_but_nan_is_refused(options):
+    for value in (np.nan, np.inf):
+        with pytest.raises(kpac.KpacError, match="no finite value: every pixel is NaN"):
+            kpac.deblur(np.full((9, 9), value), NET, "cpu", **options)
+    with pytest.raises(kpac.KpacError, match="no finite value"):
+        kpac.Session(np.full((9, 9, 3), np.nan), NET, "cpu")
+    for source in ("alpha1", "variance"):
+        with pytest.raises(kpac.KpacError, match="no finite value"):
+            kpac.detect(np.full((9, 9), np.nan), source=source)
+
+
+def test_an_empty_slice_does_not_stop_a_stack(rng):
+    stack = rng.random((3, 40, 24))
+    stack[0] = np.nan
+    result = deblur(stack).image
+    assert np.isnan(result[0]).all()
+    assert np.isfinite(result[1:]).all()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (2, 3), (3, 1), (7, 13), (8, 8), (9, 17)])

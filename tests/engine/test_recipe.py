@@ -84,3 +84,80 @@ def test_a_missing_or_damaged_image_is_named(rich, rng, tmp_path):
         kpac.load_recipe(tmp_path / "look.json")
     with pytest.raises(kpac.KpacError, match="cannot be read"):
         kpac.load_recipe(tmp_path / "nowhere.json")
+
+
+def test_what_was_automatic_stays_automatic(rng):
+    recipe = kpac.deblur(rng.integers(0, 4000, (40, 56)).astype(np.uint16), NET, "cpu").recipe
+    assert recipe.to_dict()["options"]["range"] == "auto"
+    assert recipe.to_dict()["options"]["rgb"] is None
+    assert recipe.environment["range"]["high"] > 3000
+    colours = rng.integers(0, 256, (40, 56, 3)).astype(np.uint8)
+    expected = kpac.deblur(colours, NET, "cpu").image
+    assert np.array_equal(kpac.replay(colours, recipe, NET).image, expected)
+
+
+def images(rng):
+    return {
+        "uint8": rng.integers(0, 256, (40, 56)).astype(np.uint8),
+        "uint16": rng.integers(200, 3000, (40, 56)).astype(np.uint16),
+        "float32": rng.random((40, 56)).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "image", "own"),
+    [
+        ((0, 65535), "uint8", r"0\.\.255 \(uint8\)"),
+        ((0, 4095), "uint8", r"0\.\.255 \(uint8\)"),
+        ((0, 255), "uint16", r"2\d\d\.?\d*\.\.29\d\d\.?\d* \(uint16\)"),
+        ((0, 255), "float32", r"0\.\.1 \(float32\)"),
+        ((0, 65535), "float32", r"0\.\.1 \(float32\)"),
+        ((5, 6), "float32", r"0\.\.1 \(float32\)"),
+    ],
+)
+@pytest.mark.parametrize("method", ["kpac", "ebdb"])
+def test_a_range_that_does_not_fit_is_refused(rng, limits, image, own, method):
+    options = kpac.DeblurOptions(range=limits, rgb=None, method=method)
+    made = kpac.Recipe(
+        options, kpac.Modulation(), "", "", {"range": {"low": limits[0], "high": limits[1]}}
+    )
+    pixels = images(rng)[image]
+    with pytest.raises(
+        kpac.KpacError, match=f"takes {limits[0]} for black and {limits[1]} .*{own}"
+    ):
+        kpac.replay(pixels, made, NET)
+    # A range of the caller's own is the caller's decision.
+    assert kpac.deblur(pixels, NET, "cpu", range=limits).image.shape == pixels.shape
+
+
+@pytest.mark.parametrize(
+    ("image", "limits"),
+    [
+        ("uint8", (20, 180)),
+        ("uint8", (100, 150)),
+        ("uint16", (0, 65535)),
+        ("uint16", (0, 4095)),
+        ("uint16", (300, 800)),
+        ("float32", (0, 1)),
+        ("float32", (0.4, 0.6)),
+    ],
+)
+def test_a_range_that_was_chosen_is_replayed(rng, image, limits):
+    pixels = images(rng)[image]
+    first = kpac.deblur(pixels, NET, "cpu", range=limits)
+    assert np.array_equal(kpac.replay(pixels, first.recipe, NET).image, first.image)
+
+
+def test_recipes_of_grey_images_do_not_take_colours_for_pixels(rng, tmp_path):
+    """As the window wrote them before: with what it had found out of range and colour."""
+    grey = rng.integers(0, 256, (40, 56)).astype(np.uint8)
+    earlier = kpac.deblur(grey, NET, "cpu", range=(0, 255), rgb=False).recipe
+    earlier.save(tmp_path / "look.json")
+    recipe = kpac.load_recipe(tmp_path / "look.json")
+    assert recipe.options.rgb is False
+    assert kpac.replay(grey, recipe, NET).image.shape == grey.shape
+    with pytest.raises(kpac.KpacError, match=r"made of grey images .*\(40, 56, 3\)"):
+        kpac.replay(np.stack([grey] * 3, axis=-1), recipe, NET)
+    narrow = rng.random((2, 40, 3))
+    own = kpac.deblur(narrow, NET, "cpu", rgb=False)
+    assert np.array_equal(kpac.replay(narrow, own.recipe, NET).image, own.image)

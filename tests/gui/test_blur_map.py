@@ -204,3 +204,15 @@ def test_starting_napari_with_the_plugin_does_not_load_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_rule_by_the_mean_stays_on_the_scale(viewer, widget, half_blurred, qtbot):
+    mostly = half_blurred.copy()
+    mostly[:, 20:] = 128
+    viewer.layers["half"].data = mostly
+    measure(widget, qtbot)
+    widget._rule.value = "mean"
+    settle(widget, qtbot)
+    assert 1.5 * result_of(viewer, "half (blur)").data.mean() > 1
+    assert widget._result.detection.threshold == 1
+    assert widget._slider.value() == widget._slider.maximum()

@@ -226,3 +226,19 @@ def test_a_dual_pixel_model_is_offered_where_both_views_can_be_given(docked, tin
     deblur, mixer = docked(DeblurWidget), docked(MixerWidget)
     assert "kpac-dual" in deblur._model.choices
     assert "kpac-dual" not in mixer._model.choices
+
+
+def test_an_image_of_nothing_but_nan_is_refused(viewer, widget, qtbot):
+    viewer.add_image(np.full((40, 56), np.nan, np.float32), name="empty", contrast_limits=(0, 1))
+    run(qtbot, widget)
+    assert "no finite value" in widget._message.text()
+    assert "Done" not in widget._message.text()
+    assert [layer.name for layer in viewer.layers] == ["empty"]
+
+
+def test_the_record_says_auto_where_it_was_automatic(viewer, widget, image, qtbot):
+    viewer.add_image(image, name="cup")
+    run(qtbot, widget)
+    options = result_of(viewer, "cup (deblurred)").metadata["napari_kpac"]["options"]
+    assert options["range"] == "auto"
+    assert options["rgb"] is None

@@ -296,3 +296,24 @@ busy.begun.wait()
 def test_the_program_ends_cleanly_while_the_mixer_renders():
     done = subprocess.run([sys.executable, "-c", UNFINISHED], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_saved_recipe_says_how_and_not_what(viewer, mixer, qtbot, tmp_path):
+    """Tuned on 16-bit grey, replayed on an 8-bit photograph and on numbers in 0..1."""
+    rng = np.random.default_rng(5)
+    qtbot.mouseClick(mixer._open, Qt.MouseButton.LeftButton)  # closes the other image
+    cells = viewer.add_image(rng.integers(300, 4000, (48, 64)).astype(np.uint16), name="cells")
+    mixer._image.value = cells
+    open_it(mixer, qtbot)
+    mixer._controls.strength.number.setValue(0.8)
+    qtbot.waitUntil(lambda: "cells (mixer)" in viewer.layers, timeout=WAIT)
+    mixer.save_recipe(tmp_path / "look.json")
+    recipe = kpac.load_recipe(tmp_path / "look.json")
+    assert recipe.options.range == "auto"
+    assert recipe.options.rgb is None
+    assert recipe.environment["range"]["rule"] == "percentile"
+    photo = rng.integers(0, 256, (48, 64, 3)).astype(np.uint8)
+    for pixels in (photo, photo.astype(np.float32) / 255):
+        again = kpac.replay(pixels, recipe).image
+        expected = kpac.deblur(pixels, "tiny", modulation=kpac.Modulation(strength=0.8)).image
+        np.testing.assert_allclose(again.astype(float), expected.astype(float), atol=1e-5)

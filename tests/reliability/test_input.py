@@ -33,7 +33,8 @@ def check_deblur(case):
         # What has numbers in two axes or more is refused for its options alone, or its mask.
         plain = case.plain
         usable = plain.dtype.kind in "uif" and plain.ndim >= 2 and plain.size
-        words = ("rgb", "mask", "channel", "image itself", "not an image", "cannot be deblurred")
+        words = ("rgb", "mask", "channel", "image itself", "not an image", "cannot be deblurred",
+                 "no finite value")  # fmt: skip
         assert not usable or any(word in refusal for word in words), refusal
         return
     plain = case.plain if not case.about.startswith("list") else np.asarray(case.image)

@@ -14,7 +14,7 @@ from napari_kpac.core.errors import ImageError, require
 from napari_kpac.core.progress import finish
 from napari_kpac.engine import DeblurOptions, Modulation, deblur_steps
 from napari_kpac.engine.arrays import Array, Layout, layout_for
-from napari_kpac.engine.pixels import needs_data, resolve_range, sampling_step
+from napari_kpac.engine.pixels import has_finite, needs_data, resolve_range, sampling_step
 
 
 def deblur_dask(
@@ -83,6 +83,8 @@ def _deblur_block(
     image = blocks[0] if has_image else None
     pair = blocks[1:] if has_image else blocks
     views = (pair[0], pair[1]) if pair else None
+    if not has_finite(layout_for(blocks[0], options), blocks):
+        return blocks[0]  # an empty plane does not stop the others
     exact = replace(options, range=pixel_range)
     result: Array = finish(deblur_steps(image, exact, modulation, views=views)).image
     return result

@@ -35,6 +35,7 @@ from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.deblurring import prepare_job
 from napari_kpac.engine.device import card_of, prepare_network, resolve
+from napari_kpac.engine.job import check_classical
 from napari_kpac.engine.recipe import check_model, recorded_threads, upsample
 from napari_kpac.images import WRITABLE, description_of, start_image, write_image, write_map
 
@@ -50,7 +51,7 @@ SOURCE = "source"
 
 def deblur_files(
     inputs: Iterable[Name],
-    output: Name,
+    output: Name | None = None,
     options: DeblurOptions | None = None,
     modulation: Modulation | None = None,
     batch: BatchOptions | None = None,
@@ -68,7 +69,8 @@ def deblur_files(
         Files, folders (searched to the bottom), or patterns. Empty together with ``left`` and
         ``right``: the mean of the views stands for the image.
     output
-        A file for one image, else a folder.
+        A file for one image, else a folder. None: ``NAME-deblurred`` beside the one image, where
+        nothing of that name may be unless the batch overwrites.
     options, modulation
         As for :func:`napari_kpac.deblur_steps`.
     batch
@@ -89,10 +91,22 @@ def deblur_files(
             batch = replace(batch, threads=recorded_threads(recipe.environment))
     options = options or DeblurOptions()
     items = plan_items(
-        inputs, output, left, right, suffixes=WRITABLE, suffix=batch.to, fallback=".tif"
+        inputs,
+        output,
+        left,
+        right,
+        suffixes=WRITABLE,
+        tail="-deblurred" if output is None else "",
+        suffix=batch.to,
+        fallback=".tif",
     )
+    if output is None and items[0].target.exists() and not batch.overwrite:
+        raise FileError(
+            f"{items[0].target} is there already; name another output with -o, or give "
+            "--overwrite to replace it"
+        )
     if defocus_map is not None and (options.method != "ebdb" or len(items) > 1):
-        raise FileError("--defocus-map goes with --method ebdb and one image")
+        raise ConfigError("--defocus-map goes with --method ebdb and one image")
     action = DeblurAction.prepare(
         options,
         modulation,
@@ -114,9 +128,11 @@ def attention_files(
     suffix: str = ".png",
 ) -> Steps[Report]:
     """Write the attention maps of files into a folder, as ``.png`` (8 bits) or ``.tif`` (float)."""
-    batch = batch or BatchOptions()
+    batch, options = batch or BatchOptions(), options or DeblurOptions()
+    if options.method != "kpac":
+        raise ConfigError(f"method {options.method!r} has no attention; choose method 'kpac'")
     items = plan_items(inputs, output, left, right, suffixes=(), suffix=suffix)
-    action = AttentionAction.prepare(options or DeblurOptions(), batch=batch)
+    action = AttentionAction.prepare(options, batch=batch)
     return (yield from run_steps(items, action, batch))
 
 
@@ -151,6 +167,8 @@ class DeblurAction(FileAction):
             net = prepare_network(options.model, resolve(options.device))
             modulation.check(net.config)
             name, sha256 = card_of(net).name, card_of(net).sha256
+        else:
+            check_classical(modulation)
         overlapping = batch.overlap and not batch.on_cluster
         return cls(
             options=options,
@@ -264,7 +282,11 @@ PlaneAttention = tuple[tuple[int, ...], npt.NDArray[np.float32], Recipe]
 
 
 class AttentionAction(DeblurAction):
-    """Writes alpha of every block and dilation; a target names the first of an item's files."""
+    """Writes alpha of every block and dilation; all names begin as the target's does."""
+
+    def announced(self, item: Item) -> Path:
+        """Return a pattern for the names of the maps."""
+        return item.target.with_name(f"{item.target.stem}-*alpha*{item.target.suffix}")
 
     def find_result(self, item: Item) -> Path | None:
         """Return the first map if it is there; all of a file's appear together."""
@@ -284,9 +306,7 @@ class AttentionAction(DeblurAction):
     ) -> Steps[Any]:
         """Run the network over a plane and keep its attention."""
         job, planes = file.content
-        result = yield from job.deblur(planes[plane], loaded, _NoPixels(job.layout.dtype))
-        if result.alpha is None:
-            raise ConfigError("method 'ebdb' has no attention; choose method 'kpac'")
+        result = yield from job.deblur(planes[plane], loaded, decode=False)
         index = planes[plane].indices[0] if job.layout.rgb_channels is None else (plane,)
         maps = upsample(result.alpha, job.scale, job.layout.size)
         recipe = replace(result.recipe, options=self.recipe.options)
@@ -295,16 +315,6 @@ class AttentionAction(DeblurAction):
     def output(self, item: Item, info: FileInfo) -> Output:  # noqa: ARG002 - maps fit everywhere
         """Begin the maps of a file."""
         return AttentionOutput(item)
-
-
-class _NoPixels:
-    """Takes pixels and forgets them."""
-
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
-
-    def __setitem__(self, place: Any, pixels: Any) -> None:
-        pass
 
 
 class AttentionOutput(Output):

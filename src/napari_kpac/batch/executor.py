@@ -58,7 +58,7 @@ def _dry_run(
             task.fail(FileError(f"{missing[0]}: there is no such file"))
         else:
             task.check()
-        yield progress.end(task.outcome or Outcome(item, "planned"))
+        yield progress.end(task.outcome or Outcome(item, "planned", (action.announced(item),)))
 
 
 def _overlapped(

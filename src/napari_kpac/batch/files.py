@@ -108,6 +108,10 @@ class FileAction(ABC):
         time = result.stat().st_mtime
         return all(path.exists() and path.stat().st_mtime <= time for path in item.files)
 
+    def announced(self, item: Item) -> Path:
+        """Return what is said to be written for an item before its files are known."""
+        return item.target
+
     @abstractmethod
     def find_result(self, item: Item) -> Path | None:
         """Return the first file of the result if it is there."""
@@ -171,7 +175,7 @@ class FileTask:
         """Return True if there is something to do."""
         try:
             if self.action.is_done(self.item):
-                self.outcome = Outcome(self.item, "skipped", (self.item.target,))
+                self.outcome = Outcome(self.item, "skipped", (self.action.announced(self.item),))
         except Exception as error:
             self.fail(error)
         return self.outcome is None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from napari_kpac.core.errors import FileError
+from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.images import SUFFIXES, is_image_file
 
 Name = str | os.PathLike[str]
@@ -51,7 +51,7 @@ class Item:
 
 def plan_items(
     inputs: Iterable[Name],
-    output: Name,
+    output: Name | None,
     left: Name | None = None,
     right: Name | None = None,
     *,
@@ -65,16 +65,27 @@ def plan_items(
     In a folder, names end in ``tail`` and ``suffix``; without one, in the input's own where
     that is among the suffixes, else in ``fallback``. Where that would give two results the
     same name, the whole names of the inputs are used. Nothing is written over an input.
+
+    An output of None is the folder of the image, if that is one file. A new folder for one file
+    must not have a name like that of a file: it would be a typing error more often than not.
     """
-    output = Path(output)
     if (left is None) != (right is None):
-        raise FileError("--left and --right go together")
+        raise ConfigError("--left and --right go together")
+    inputs, output = list(inputs), None if output is None else Path(output)
     images = find_images(inputs, output)
     lefts = [] if left is None else find_images([left], output)
     rights = [] if right is None else find_images([right], output)
     if not images and not lefts:
         raise FileError("there are no images to work on")
     pairs = _pairs(images, lefts, rights) if left is not None else []
+    named = list(map(Path, inputs or [left or ""]))
+    one_file = len(images or lefts) == 1 and (not named[0].is_dir() or is_image_file(named[0]))
+    if output is None:
+        if not one_file:
+            raise ConfigError("several images need a folder for their results: name it with -o")
+        output = (images or lefts)[0].path.parent
+    elif one_file and suffixes and not output.is_dir() and output.suffix:
+        _check_ending(output, suffixes)
     targets = _targets(images or lefts, output, suffixes, tail, suffix, fallback)
     items = [
         Item(images[n].path if images else None, target, pairs[n] if pairs else None)
@@ -83,7 +94,9 @@ def plan_items(
     sources = {path.resolve() for item in items for path in item.files}
     for item in items:
         if item.target.resolve() in sources:
-            raise FileError(f"{item.target}: refusing to write over the input; choose another name")
+            raise ConfigError(
+                f"{item.target}: refusing to write over the input; choose another name"
+            )
     return items
 
 
@@ -120,13 +133,13 @@ def _targets(
     is_folder = output.is_dir() and not is_image_file(output)
     if output.suffix.lower() in suffixes and not is_folder:
         if len(inputs) > 1:
-            raise FileError(f"{output} is one file for {len(inputs)} images; name a folder")
+            raise ConfigError(f"{output} is one file for {len(inputs)} images; name a folder")
         yield output
         return
     if output.suffix.lower() in FILE_SUFFIXES and not is_folder:
-        raise FileError(
-            f"{output}: the name must end in one of {', '.join(dict.fromkeys(suffixes))}"
-        )
+        if not suffixes:
+            raise ConfigError(f"{output}: name a folder, for several files are made of an image")
+        _check_ending(output, suffixes)
     ends = []
     for found in inputs:
         own = found.path.suffix if found.path.suffix.lower() in suffixes else fallback
@@ -147,6 +160,16 @@ def _targets(
             )
         names[name] = found.path
         yield output / name
+
+
+def _check_ending(output: Path, suffixes: tuple[str, ...]) -> None:
+    """Raise unless the name of a file has one of the endings."""
+    if output.suffix.lower() not in suffixes:
+        endings = ", ".join(dict.fromkeys(suffixes))
+        raise ConfigError(
+            f"{output}: the name must end in one of {endings}; for a folder of that name, make the "
+            "folder first"
+        )
 
 
 def _pairs(

@@ -26,6 +26,7 @@ class Outcome:
     item: Item
     state: State
     written: tuple[Path, ...] = ()
+    """The files; of those that are planned or were made before, what is known of their names."""
     problem: str = ""
     """Why it failed."""
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Outcome:
             return {**about, "problem": self.problem}
         if self.recipe is not None:
             about["recipe"] = self.recipe.to_dict()
-        return {**about, "output": str(self.item.target), **self.record}
+        return {**about, "output": str(next(iter(self.written), self.item.target)), **self.record}
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,9 @@ class BatchProgress:
         if outcome.state == "failed":
             note = f"failed: {outcome.problem}"
         elif outcome.state in ("made", "planned"):
-            note = f"{outcome.item.first} -> {outcome.item.target}"
+            first, *others = outcome.written
+            more = f" and {len(others)} more" if others else ""
+            note = f"{outcome.item.first} -> {first}{more}"
         return self._progress(outcome.item, note)
 
     def _progress(self, item: Item, note: str) -> Progress:

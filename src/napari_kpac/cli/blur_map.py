@@ -6,6 +6,7 @@ Not for: the work (detection).
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -15,12 +16,14 @@ from napari_kpac.cli.common import (
     add_files,
     add_options,
     batch_options,
+    checked,
     given_options,
     print_report,
     print_table,
     show,
 )
 from napari_kpac.core.errors import ConfigError, for_people
+from napari_kpac.core.options import parse_numbers
 
 if TYPE_CHECKING:
     from napari_kpac.batch import Outcome
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Declare the command."""
-    from napari_kpac.core.options import DetectionOptions, MapKind, parse_numbers
+    from napari_kpac.core.options import DetectionOptions, MapKind
 
     command = add_command(
         commands,
@@ -46,12 +49,14 @@ def register(commands: Commands) -> None:
         help="8- or 16-bit PNG, float32 TIFF, NumPy array, or colours over the image "
         "(default: by the name of the output)",
     )
-    files.add_argument("--opacity", type=float, default=0.5, help="of the colours in an overlay")
     files.add_argument(
-        "--slice", type=_index, metavar="N[,M]", help="only this slice of a stack, from 0"
+        "--opacity", type=checked(float), default=0.5, help="of the colours in an overlay"
     )
     files.add_argument(
-        "--scale", type=parse_numbers, metavar="Y,X", help="size of a pixel, for TIFF"
+        "--slice", type=checked(_index), metavar="N[,M]", help="only this slice of a stack, from 0"
+    )
+    files.add_argument(
+        "--scale", type=checked(_scale), metavar="Y,X", help="size of a pixel, for TIFF"
     )
     files.add_argument("--units", metavar="UNIT", help="unit of the scale, for example um")
     files.add_argument("--mask", type=Path, metavar="OUT", help="write what counts as blurred")
@@ -133,6 +138,13 @@ def _tell(outcome: Outcome) -> None:
         print(f"{name}: {'not defined for this mask' if value is None else f'{value:.4f}'}")
     marked = scores["polarity"]
     print(f"f0.3, f1: F-measure with beta^2 = 0.3 and 1; the mask marks what is {marked}")
+
+
+def _scale(text: str) -> tuple[float, ...]:
+    scale = parse_numbers(text)
+    if not all(0 < size < math.inf for size in scale):
+        raise ConfigError(f"scale={text!r}: the size of a pixel must be above 0")
+    return scale
 
 
 def _index(text: str) -> tuple[int, ...]:

@@ -144,7 +144,7 @@ def add_options(
             keywords["action"] = argparse.BooleanOptionalAction
         else:
             keywords["action"] = "append" if item.metadata["many"] else "store"
-            keywords["type"] = _checked(item.metadata["parse"])
+            keywords["type"] = checked(item.metadata["parse"])
             keywords["metavar"] = name.split("_")[-1].upper()
         group.add_argument(flag, help=shown, **keywords)
         for alias in item.metadata["aliases"]:  # not shown, but accepted as before
@@ -162,20 +162,29 @@ def given_options(given: argparse.Namespace, record: type[Any]) -> dict[str, Any
     }
 
 
-def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Turn our errors into those of argparse, which name the flag."""
+_KINDS = {int: "a whole number", float: "a number"}
+
+
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Turn errors into those of argparse, which name the flag."""
 
     def read(text: str) -> T:
         try:
             return parse(text)
         except ConfigError as error:
             raise argparse.ArgumentTypeError(for_people(error)) from error
+        except ValueError as error:
+            kind = _KINDS.get(parse, "what this option takes")  # type: ignore[call-overload]
+            raise argparse.ArgumentTypeError(f"{text!r} is not {kind}; see --help") from error
 
     return read
 
 
-def add_files(command: argparse.ArgumentParser) -> None:
-    """Add the arguments for image files, for the output and for batches."""
+def add_files(command: argparse.ArgumentParser, beside: str = "") -> None:
+    """Add the arguments for image files, for the output and for batches.
+
+    ``beside`` says where the result of one image goes without an output, if anywhere.
+    """
     command.add_argument(
         "inputs",
         nargs="*",
@@ -183,7 +192,12 @@ def add_files(command: argparse.ArgumentParser) -> None:
         help="images, stacks, folders of them, or patterns like 'photos/*.tif'",
     )
     command.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OUT", help="a file, or a folder"
+        "-o",
+        "--output",
+        type=Path,
+        required=not beside,
+        metavar="OUT",
+        help="a file, or a folder" + (f" (default: {beside})" if beside else ""),
     )
     command.add_argument(
         "--left", type=Path, help="left view of a dual-pixel camera, or a folder of them"

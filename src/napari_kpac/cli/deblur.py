@@ -18,11 +18,13 @@ from napari_kpac.cli.common import (
     add_files,
     add_options,
     batch_options,
+    checked,
     given_options,
     print_report,
     print_result,
     show,
 )
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.options import DeblurOptions
 
 
@@ -34,7 +36,7 @@ def register(commands: Commands) -> None:
         _deblur,
         example="napari-kpac deblur holiday.jpg -o sharp.png --gains 1,1,1,0.5,0",
     )
-    add_files(deblur)
+    add_files(deblur, beside="for one image, NAME-deblurred beside it")
     deblur.add_argument(
         "--recipe", type=Path, help="recipe to replay; explicit flags override the recipe"
     )
@@ -48,14 +50,14 @@ def register(commands: Commands) -> None:
     modulation = deblur.add_argument_group("modulation")
     modulation.add_argument(
         "--gains",
-        type=_gains,
+        type=checked(_gains),
         default=argparse.SUPPRESS,
         metavar="G1,G2,...[;...]",
         help="factor of every alpha; rows for several blocks are separated by ';'",
     )
     modulation.add_argument(
         "--strength",
-        type=float,
+        type=checked(float),
         default=argparse.SUPPRESS,
         help="0 gives the input, 1 (default) the network's result",
     )
@@ -85,7 +87,13 @@ def register(commands: Commands) -> None:
 
 
 def _gains(text: str) -> list[list[float]] | list[float]:
-    rows = [[float(value) for value in row.split(",")] for row in text.split(";")]
+    try:
+        rows = [[float(value) for value in row.split(",")] for row in text.split(";")]
+    except ValueError:
+        raise ConfigError(
+            f"gains={text!r}: give numbers like 1,1,1,0.5,0; rows for several blocks are "
+            "separated by ';'"
+        ) from None
     return rows if len(rows) > 1 else rows[0]
 
 

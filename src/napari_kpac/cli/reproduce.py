@@ -16,6 +16,7 @@ from napari_kpac.cli.common import (
     Commands,
     Run,
     add_command,
+    checked,
     print_json,
     print_table,
     print_tables,
@@ -65,7 +66,7 @@ def register(commands: Commands) -> None:
     _add_output(kernels, "folder for the figures")
     kernels.add_argument(
         "--epsilon",
-        type=_positive,
+        type=checked(_positive),
         default=0.01,
         help="noise-to-signal ratio of the inverse (default: %(default)s)",
     )

@@ -236,7 +236,8 @@ def _range(text: str) -> RangeRule:
 
 
 def _tile(text: str) -> Tile:
-    return check_tile(None if text == "none" else text if text == "auto" else int(text))
+    whole = text.removeprefix("-").isdecimal()
+    return check_tile(None if text == "none" else int(text) if whole else text)
 
 
 def _upsampling(text: str) -> int | str:
@@ -269,8 +270,12 @@ class ImageOptions:
         parse_memory(self.memory, free=1)
         if self.precision not in get_args(Precision):
             raise ConfigError(f"precision={self.precision!r}: must be float32 or mixed")
+        if (self.channel_axis is None) != (self.rgb_channels is None):
+            raise ConfigError("channel_axis and rgb_channels go together: give both or neither")
         if self.rgb_channels is not None:
             object.__setattr__(self, "rgb_channels", tuple(self.rgb_channels))
+            if len(self.rgb_channels) != 3:
+                raise ConfigError(f"rgb_channels={self.rgb_channels}: must be three channels")
 
     def upsampling_factor(self, pixels: int) -> int:  # noqa: ARG002 - blur maps look at it
         """Return the whole factor by which an image of that many pixels is enlarged first."""
@@ -353,8 +358,8 @@ class DetectionOptions(BlurMapOptions):
     smoothing: float = option(0.0, "sigma of a Gaussian over the map, in pixels", float)
     threshold_rule: ThresholdRule = option(
         "midrange",
-        "what counts as blurred: midrange (0.3 max + 0.7 min), mean (1.5 times the mean), otsu, "
-        "or fixed",
+        "what counts as blurred: midrange (0.3 max + 0.7 min), mean (1.5 times the mean, at "
+        "most 1), otsu, or fixed",
         check_threshold_rule,
     )
     threshold: float | None = option(None, "the threshold of rule fixed, in 0..1", float)

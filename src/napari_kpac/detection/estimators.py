@@ -21,7 +21,7 @@ from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.device import Model, card_of, model_name, prepare_network, resolve
 from napari_kpac.engine.memory import explaining_shortage
-from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, resolve_range
+from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, check_finite, resolve_range
 from napari_kpac.optics.ebdb import MAX_SIGMA_PX, defocus_map
 
 ImageArray = npt.NDArray[np.float32]
@@ -48,6 +48,7 @@ class Planes:
         """Find axes and range; nothing but a sample for the range is loaded."""
         array = as_array(image)
         layout = layout_for(array, options)
+        check_finite(layout, (array,))
         return cls(array, layout, resolve_range(options.range, layout, (array,)))
 
     @property

@@ -39,7 +39,7 @@ def find_threshold(
     rule          threshold
     ============  ===================================================================
     ``midrange``  0.3 times the largest plus 0.7 times the smallest value
-    ``mean``      1.5 times the mean
+    ``mean``      1.5 times the mean, at most 1
     ``otsu``      Otsu's: the split with the most variance between both sides
     ``fixed``     the number that is given
     ============  ===================================================================
@@ -59,7 +59,7 @@ def find_threshold(
     if rule == "midrange":
         return 0.3 * high + 0.7 * low
     if rule == "mean":
-        return 1.5 * float(finite.mean(dtype=np.float64))
+        return min(1.5 * float(finite.mean(dtype=np.float64)), 1.0)
     # scikit-image names the centre of the last bin below the split; the split is at its end.
     return float(threshold_otsu(finite, nbins=BINS)) + (high - low) / BINS / 2
 

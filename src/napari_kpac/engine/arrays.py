@@ -61,6 +61,11 @@ class Layout:
         return np.stack(maps).reshape(*leading, *maps[0].shape)
 
     @property
+    def could_be_colour(self) -> bool:
+        """Whether the last axis has as many entries as colours."""
+        return len(self.shape) >= 3 and self.shape[-1] in (3, 4)
+
+    @property
     def size(self) -> tuple[int, int]:
         """Height and width of a plane."""
         rows, columns, *_ = self.plane_shape

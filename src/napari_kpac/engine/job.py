@@ -57,11 +57,12 @@ from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
     Rect,
+    check_finite,
     enlarged,
     resolve_range,
     restore_pixels,
 )
-from napari_kpac.engine.recipe import PlaneResult, Recipe, recorded_plan
+from napari_kpac.engine.recipe import PlaneResult, Recipe, check_image, recorded_plan
 from napari_kpac.engine.stages import Stages
 from napari_kpac.engine.tiling import Plan, make_plan
 from napari_kpac.optics.deconvolution import restore_steps
@@ -170,6 +171,8 @@ class Job:
                 )
             layout_for(view, options)
         sources = (self.views or ()) if self.array is None else (self.array,)
+        if pixel_range is None:
+            check_finite(self.layout, sources)
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
         self.modulation.check(self.net.config, self.layout.size)
         self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
@@ -181,6 +184,8 @@ class Job:
         )
         self.plan = plan or self._make_plan(budget, held)
         if recorded is not None:
+            if pixel_range is None:
+                check_image(options, recorded, self.layout, sources, self.plan)
             self.plan = recorded_plan(recorded, self.plan, self.scale)
 
     def _make_plan(self, budget: int, held: int) -> Plan:
@@ -262,7 +267,9 @@ class Job:
             self.plan = self.plan.smaller(self.net.config)
             yield Progress(0, self.plan.steps, "encode", self.plan.shortage_note)
 
-    def deblur(self, plane: Plane, reader: PlaneReader, out: Any = None) -> Steps[PlaneResult]:
+    def deblur(
+        self, plane: Plane, reader: PlaneReader, out: Any = None, *, decode: bool = True
+    ) -> Steps[PlaneResult]:
         """Deblur a plane; where memory runs short, in smaller tiles.
 
         Parameters
@@ -272,24 +279,27 @@ class Job:
         out
             Of the shape of the image: pixels are written to their place. None: they are
             returned.
+        decode
+            False: only alpha and beta are wanted; no pixels are made.
         """
-        target = plane_output(self.layout, plane) if out is None else out
+        target = plane_output(self.layout, plane) if out is None and decode else out
 
         def attempt() -> Steps[tuple[Maps, Maps]]:
             plan, done = self.plan, count(1)
+            total = plan.steps if decode else plan.tile_count + 1
             mods = None
             if not self.modulation.is_neutral:
                 mods = block_modulations(self.modulation, self.net.config, reader.padded)
             with closing(self.stages(reader)) as stages:
                 for _ in stages.encode():
-                    yield Progress(next(done), plan.steps, "encode")
+                    yield Progress(next(done), total, "encode")
                 entered, alphas, betas = Bottleneck(stages).run(mods)
-                yield Progress(next(done), plan.steps, "blocks")
-                for tile in plan.tiles():
+                yield Progress(next(done), total, "blocks")
+                for tile in plan.tiles() if decode else ():
                     rect = tile.clipped(reader.height, reader.width)
                     residual = stages.decode(entered, tile)[:, :, : rect.height, : rect.width]
                     _write(self, plane, rect, reader, residual, target, alone=out is None)
-                    yield Progress(next(done), plan.steps, "decode")
+                    yield Progress(next(done), total, "decode")
             return as_numpy(torch.cat(alphas)), as_numpy(torch.cat(betas))
 
         alpha, beta = yield from self.within_memory(attempt)
@@ -330,15 +340,19 @@ class ClassicalJob:
         *,
         views: Views = None,
         pixel_range: PixelRange | None = None,
+        recorded: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
         self.options, self.modulation = options, modulation or Modulation()
         if views is not None:
             raise ImageError("method 'ebdb' takes one image and no views")
-        if not self.modulation.is_neutral:
-            raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
+        check_classical(self.modulation)
         self.first = as_array(image)
         self.layout = layout_for(self.first, options)
+        if pixel_range is None:
+            check_finite(self.layout, (self.first,))
+            if recorded is not None:
+                check_image(options, recorded, self.layout, (self.first,))
         self.range = pixel_range or resolve_range(options.range, self.layout, (self.first,))
 
     def load(self, plane: Plane) -> PlaneReader:
@@ -368,6 +382,12 @@ class ClassicalJob:
             target if out is None else None,
             sigma=np.asarray(found.sigma, np.float32),
         )
+
+
+def check_classical(modulation: Modulation) -> None:
+    """Raise where a modulation asks for what the classical method does not have."""
+    if not modulation.is_neutral:
+        raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
 
 
 def each_plane(

@@ -53,7 +53,7 @@ class Modulation:
         for name, gains in self._named_gains().items():
             _check_gains(gains, name)
         strength = self.strength
-        if not isinstance(strength, int | float | np.number) or not abs(strength) <= MAX_GAIN:
+        if not isinstance(strength, int | float | np.number) or not 0 <= strength <= MAX_GAIN:
             raise ConfigError(f"strength={strength!r}: must be a number from 0 to {MAX_GAIN:g}")
         if self.label_gains and self.labels is None:
             raise ConfigError("label_gains need a label image: give labels=")

@@ -15,8 +15,17 @@ from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 from torch.nn import functional as F
 
+from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import RangeRule
-from napari_kpac.engine.arrays import EVERY, Array, ChunkedPlane, Layout, Plane, read_plane
+from napari_kpac.engine.arrays import (
+    BAND_ROWS,
+    EVERY,
+    Array,
+    ChunkedPlane,
+    Layout,
+    Plane,
+    read_plane,
+)
 
 Pixels = Array | ChunkedPlane
 """A plane (H, W, channels), loaded or read as it is needed."""
@@ -149,6 +158,25 @@ def resolve_range(
         centre = min(max(low, -MAX_RANGE_CENTRE), MAX_RANGE_CENTRE)
         low, high = centre - width / 2, centre + width / 2
     return PixelRange(low, high, "percentile")
+
+
+def check_finite(layout: Layout, arrays: Iterable[Any]) -> None:
+    """Raise if no pixel is finite; the search ends at the first that is."""
+    if not has_finite(layout, arrays):
+        raise ImageError(
+            "the image has no finite value: every pixel is NaN or infinite, so there is nothing "
+            "to work on; check how it was made or loaded"
+        )
+
+
+def has_finite(layout: Layout, arrays: Iterable[Any]) -> bool:
+    """Return True if any pixel of an image or of its views is finite."""
+    return layout.dtype.kind != "f" or any(
+        np.isfinite(read_plane(array, plane, slice(top, top + BAND_ROWS))).any()
+        for array in arrays
+        for plane in layout.planes()
+        for top in range(0, layout.size[0], BAND_ROWS)
+    )
 
 
 def sampling_step(layout: Layout) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -23,10 +23,11 @@ from torch.nn import functional as F
 
 from napari_kpac.core.errors import ConfigError, DeviceError, FileError, KpacError, RecipeError
 from napari_kpac.core.files import read_text, replacing
-from napari_kpac.core.options import DeblurOptions
-from napari_kpac.engine.arrays import Array, Maps
+from napari_kpac.core.options import DeblurOptions, ImageOptions
+from napari_kpac.engine.arrays import Array, Layout, Maps
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.modulation import Modulation
+from napari_kpac.engine.pixels import resolve_range
 from napari_kpac.engine.tiling import Plan
 from napari_kpac.images import WRITABLE, description_of, read_image
 from napari_kpac.weights import is_file_name, load
@@ -97,6 +98,9 @@ def upsample(
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1
+MAX_TIMES_TOO_WIDE, MAX_TIMES_TOO_NARROW = 64, 8
+"""A recorded range is refused where all values lie in such a small part of it, or where the values
+reach so many times further."""
 MAX_LEVEL = 65535
 """Of the 16-bit images beside a recipe."""
 _WHERE = ("model", "device", "tile", "memory")
@@ -282,6 +286,48 @@ def _is_below(folder: Path, name: str) -> bool:
     """Return True if a file lies in a folder; a name that leads elsewhere is not looked at."""
     path = Path(os.path.abspath(name))  # noqa: PTH100 - resolve() would touch the file
     return path.is_relative_to(folder) and path.resolve().is_relative_to(folder.resolve())
+
+
+def check_image(
+    options: ImageOptions,
+    environment: Mapping[str, Any],
+    layout: Layout,
+    arrays: Sequence[Any],
+    plan: Plan | None = None,
+) -> None:
+    """Refuse to replay a recipe on an image whose values or axes it was not made for.
+
+    A range that is not the recorded one is the caller's decision. ``plan`` is that of the image.
+    """
+    recorded = environment.get("plan")
+    width = recorded.get("width") if isinstance(recorded, Mapping) else None
+    other = plan is not None and isinstance(width, int) and width != plan.width
+    if options.rgb is False and layout.could_be_colour and other:
+        raise RecipeError(
+            f"the recipe was made of grey images and would take the colours of this one, of shape "
+            f"{layout.shape}, for pixels; say that its last axis is colour, or use another recipe"
+        )
+    found = environment.get("range")
+    if isinstance(options.range, str):
+        return
+    low, high = options.range
+    if isinstance(found, Mapping) and (found.get("low"), found.get("high")) != (low, high):
+        return
+    values = resolve_range("percentile", layout, arrays)
+    if layout.dtype.kind == "f":
+        kind = resolve_range("auto", layout, arrays)
+        too_wide = kind.high <= low + (high - low) / MAX_TIMES_TOO_WIDE
+    else:
+        kind = resolve_range("dtype", layout, arrays)
+        too_wide = high - low > 2 * (kind.high - kind.low)
+    too_narrow = values.high - values.low > MAX_TIMES_TOO_NARROW * (high - low)
+    if too_wide or too_narrow or values.low > high or values.high < low:
+        own = kind if too_wide else values
+        raise RecipeError(
+            f"the recipe takes {low:g} for black and {high:g} for white, but this image has values "
+            f"of {own.low:g}..{own.high:g} ({layout.dtype}); give a range that fits this image, "
+            "for example auto"
+        )
 
 
 def recorded_plan(environment: Mapping[str, Any], own: Plan, multiple: int = 1) -> Plan:

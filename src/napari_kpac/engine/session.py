@@ -27,7 +27,7 @@ from napari_kpac.engine.device import Model
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, options_of
 from napari_kpac.engine.memory import explaining_shortage, give_back, keeping_memory
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
-from napari_kpac.engine.pixels import Rect, restore_pixels
+from napari_kpac.engine.pixels import PixelRange, Rect, restore_pixels
 from napari_kpac.engine.recipe import Result
 from napari_kpac.engine.stages import cut
 from napari_kpac.network import KPACConfig
@@ -76,6 +76,8 @@ class Session:
         One image: grey (H, W), RGB or RGBA. Of a stack, take a slice.
     model, device, tile, memory, views, options, **fields
         As in :func:`napari_kpac.deblur`.
+    pixel_range
+        What the range rule gave, where that is known: for example for the whole stack.
 
     Notes
     -----
@@ -94,6 +96,7 @@ class Session:
         tile: Any = UNSET,
         memory: Any = UNSET,
         options: DeblurOptions | None = None,
+        pixel_range: PixelRange | None = None,
         **fields: Any,
     ) -> None:
         options = options_of(
@@ -102,7 +105,7 @@ class Session:
         if options.method != "kpac":
             raise ConfigError(f"a Session runs the network; method {options.method!r} has none")
         with explaining_shortage():
-            self._job = Job(image, options, views=views, model=model)
+            self._job = Job(image, options, views=views, model=model, pixel_range=pixel_range)
             if self._job.layout.leading:
                 raise ImageError(
                     f"a Session takes one image, this image has shape {self._job.layout.shape}; "
@@ -330,12 +333,11 @@ class Session:
             cast("DeblurOptions", job.options),
             device=str(job.device),
             tile=job.plan.tile if self.note else job.options.tile,
-            range=(job.range.low, job.range.high),
             rgb=not grey,
         )
         image = None if job.array is None else shrink(job.array)
         views = None if job.views is None else (shrink(job.views[0]), shrink(job.views[1]))
-        return Session(image, job.net, views=views, options=options)
+        return Session(image, job.net, views=views, options=options, pixel_range=job.range)
 
     @property
     def _whole(self) -> Rect:

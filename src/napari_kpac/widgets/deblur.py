@@ -30,6 +30,7 @@ from napari_kpac.widgets.layers import (
     moved,
     placement,
     region_within,
+    rgb_option,
 )
 from napari_kpac.widgets.run_panel import RunPanel
 
@@ -123,7 +124,7 @@ class DeblurWidget(DockedWidget):
                 model=self._model.value,
                 device=self._device.value,
                 range=rule,
-                rgb=bool(layer.rgb),
+                rgb=rgb_option(layer),
                 method=self._method.value,
             )
         )

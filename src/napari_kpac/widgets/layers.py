@@ -182,6 +182,15 @@ def image_size(layer: Image) -> tuple[int, int]:
     return (shape[-3], shape[-2]) if layer.rgb else (shape[-2], shape[-1])
 
 
+def rgb_option(layer: Image) -> bool | None:
+    """Return the option ``rgb`` for a layer: None where its shape says the same as napari.
+
+    So a recipe says it only of images that would be read wrongly without.
+    """
+    shape = full_resolution(layer).shape
+    return None if (len(shape) >= 3 and shape[-1] in (3, 4)) == layer.rgb else bool(layer.rgb)
+
+
 def current_index(viewer: Viewer, layer: Image) -> tuple[int, ...]:
     """Return the index of the slice on display along the leading axes of a layer."""
     sizes = full_resolution(layer).shape[: -3 if layer.rgb else -2]

@@ -43,14 +43,14 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
     """Open a Session on one slice of an image, seen in the range of the whole stack."""
     from napari_kpac.engine import Session
     from napari_kpac.engine.arrays import as_array, layout_for
-    from napari_kpac.engine.pixels import resolve_range
+    from napari_kpac.engine.pixels import check_finite, resolve_range
 
     preferences.apply_to_engine()
     array = as_array(data)
-    found = resolve_range(options.range, layout_for(array, options), (array,))
-    fields = options.to_dict()
-    fields["range"] = (found.low, found.high)
-    return Session(array[index], fields.pop("model"), fields.pop("device"), **fields)
+    layout = layout_for(array, options)
+    check_finite(layout_for(array[index], options), (array[index],))
+    found = resolve_range(options.range, layout, (array,))
+    return Session(array[index], options=options, pixel_range=found)
 
 
 MAX_WAIT_S = 30.0

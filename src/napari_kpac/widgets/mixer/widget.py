@@ -29,6 +29,7 @@ from napari_kpac.widgets.layers import (
     current_index,
     full_resolution,
     image_size,
+    rgb_option,
     visible_region,
 )
 from napari_kpac.widgets.mixer.controls import MixerControls
@@ -146,7 +147,7 @@ class MixerWidget(DockedWidget):
         self._opened = ImageSlice(self._viewer, layer, index)
         data = full_resolution(layer)
         self._opened_model = self._model.value
-        options = preferences.apply(DeblurOptions(model=self._model.value, rgb=bool(layer.rgb)))
+        options = preferences.apply(DeblurOptions(model=self._model.value, rgb=rgb_option(layer)))
         renderer = LiveRenderer(lambda: open_session(data, index, options))
         renderer.opened.connect(self._show_opened)
         renderer.rendered.connect(self._show_rendered)
