@@ -28,7 +28,7 @@ from napari_kpac.widgets.blur_result import (
     measure,
     save,
 )
-from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
+from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, LayerBox, ModelBox
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button, choice_box, group
 from napari_kpac.widgets.layers import ResultLayers, find_layer, full_resolution, placement
@@ -77,7 +77,7 @@ class BlurMapWidget(DockedWidget):
         self._deciding, self._scoring, self._extras = Latest(self), Latest(self), Latest(self)
         self._panel = RunPanel("Measure", "Measure the blur of the image; again to cancel.")
         self._message = self._panel.message
-        self._image = self.kept(image_box(napari_viewer))
+        self._image = self.kept(ImageBox(napari_viewer))
         self._model = ModelBox(single=True)
         self._kind = choice_box("measure by", SOURCES, "What tells blur.")
         self._enlarge = choice_box(

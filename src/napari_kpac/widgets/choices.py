@@ -17,6 +17,7 @@ from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.progress import catalogue
+from napari_kpac.widgets.layers import find_layer, is_ours
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NO_IMAGE = "there is no image layer: open an image first (File > Open)"
 
 
 class LayerBox(ComboBox):
-    """A combo box of the viewer's layers of some type, which follows the viewer.
+    """A combo box of the viewer's layers of some type; those that we made come last.
 
     ``optional`` is the text of a first entry that stands for no layer.
     """
@@ -40,9 +41,9 @@ class LayerBox(ComboBox):
         self._optional = optional
         super().__init__(label=label, tooltip=tooltip, choices=self._offered, nullable=False)
         events = viewer.layers.events
-        self._events = (events.inserted, events.removed, events.reordered, events.renamed)
+        self._events = [events.inserted, events.removed, events.reordered, events.renamed]
         for event in self._events:
-            event.connect(self.reset_choices)
+            event.connect(self._follow)
 
     @property
     def layer(self) -> Any:
@@ -58,20 +59,54 @@ class LayerBox(ComboBox):
     def release(self) -> None:
         """Stop following the viewer."""
         for event in self._events:
-            event.disconnect(self.reset_choices)
+            event.disconnect(self._follow)
+
+    def _follow(self) -> None:
+        """Offer the layers that there are by now; what is chosen stays so, else the first is."""
+        before = self.value
+        with self.changed.blocked():
+            self.native.clear()  # else new layers would be offered last
+            self.reset_choices()
+            if before in self.choices:
+                self.value = before
+        if self.value is not before:
+            self.changed.emit(self.value)
 
     def _offered(self, _: object = None) -> list[tuple[str, Any]]:
-        found = [(layer.name, layer) for layer in self._viewer.layers if type(layer) is self._kind]
+        layers = [layer for layer in self._viewer.layers if type(layer) is self._kind]
+        found = [(layer.name, layer) for layer in sorted(layers, key=is_ours)]
         return [(self._optional, "")] * bool(self._optional) + found
 
 
-def image_box(viewer: Viewer) -> LayerBox:
-    """Return a box for the image to work on; it begins with the active layer."""
-    box = LayerBox(viewer, Image, "image", "The image layer to work on.")
-    active = viewer.layers.selection.active
-    if type(active) is Image:
-        box.value = active
-    return box
+class ImageBox(LayerBox):
+    """A box for the image to work on: the active layer, until the user chooses here.
+
+    Layers that we made can be chosen, but are not followed. When the chosen layer is removed, the
+    box follows again.
+    """
+
+    def __init__(self, viewer: Viewer) -> None:
+        self.is_held = False
+        """True while the box stays as it is, whatever is selected."""
+        self._chosen_id: Any = None
+        super().__init__(viewer, Image, "image", "The image layer to work on.")
+        self.native.activated.connect(self._choose)
+        active = viewer.layers.selection.events.active
+        active.connect(self._follow)
+        self._events.append(active)
+        self._follow()
+
+    def _choose(self) -> None:
+        self._chosen_id = None if self.layer is None else self.layer.unique_id
+
+    def _follow(self) -> None:
+        super()._follow()
+        if self.is_held or find_layer(self._viewer, self._chosen_id) is not None:
+            return
+        active = self._viewer.layers.selection.active
+        for layer in self.choices:  # napari hands its plugins a proxy of the active one
+            if layer == active and not is_ours(layer):
+                self.value = layer
 
 
 def labels_box(viewer: Viewer) -> LayerBox:

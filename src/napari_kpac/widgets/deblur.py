@@ -17,7 +17,7 @@ from napari_kpac.core.errors import ConfigError, NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import ChoiceFiller, DeviceBox, LayerBox, ModelBox, image_box
+from napari_kpac.widgets.choices import ChoiceFiller, DeviceBox, ImageBox, LayerBox, ModelBox
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, choice_box, group
@@ -54,7 +54,7 @@ class DeblurWidget(DockedWidget):
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__(napari_viewer)
         self._results = ResultLayers(napari_viewer)
-        self._image = self.kept(image_box(napari_viewer))
+        self._image = self.kept(ImageBox(napari_viewer))
         self._method = choice_box(
             "method",
             METHODS,

@@ -21,7 +21,7 @@ from superqt.utils import qdebounced, qthrottled
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
+from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, ModelBox, labels_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button
 from napari_kpac.widgets.layers import (
@@ -68,7 +68,7 @@ class MixerWidget(DockedWidget):
         self._history = History(MixerState.neutral(0, 0))
         self._reopen = later(self, REOPEN_MS, self.open)
         self._rest = later(self, REST_MS, self._complete)
-        self._image = self.kept(image_box(napari_viewer))
+        self._image = self.kept(ImageBox(napari_viewer))
         self._model = ModelBox(single=True)
         self._labels = self.kept(labels_box(napari_viewer))
         self._filler = self.kept(ChoiceFiller(self._model, None, self))
@@ -144,6 +144,7 @@ class MixerWidget(DockedWidget):
         layer.events.data.connect(self._follow_new_data)
         index = current_index(self._viewer, layer)
         self._opened = ImageSlice(self._viewer, layer, index)
+        self._image.is_held = True
         data = full_resolution(layer)
         self._opened_model = self._model.value
         options = preferences.apply(DeblurOptions(model=self._model.value, rgb=bool(layer.rgb)))
@@ -180,6 +181,7 @@ class MixerWidget(DockedWidget):
             opened.source.events.data.disconnect(self._follow_new_data)
 
     def _show_closed(self, text: str) -> None:
+        self._image.is_held = False
         self._open.setText("Open")
         self._controls.setEnabled(False)
         self._message.setText(text)
