@@ -111,7 +111,8 @@ class DeblurWidget(DockedWidget):
             target, options = self._make_target(layer), self._options(layer)
             # The thread gets no more of the target than this: it must not hold on to a layer.
             make = partial(_steps, target.data, target.views, target.region, options)
-            show = partial(self._show_result, target)
+            model = options.model if options.method == "kpac" else options.method
+            show = partial(self._show_result, target, model)
             self._panel.start(make, "Loading the model ...", show)
 
     def _options(self, layer: Image) -> DeblurOptions:
@@ -143,18 +144,20 @@ class DeblurWidget(DockedWidget):
             region = selected_rectangle(layer, self._shapes.layer)
         return _Target(layer, scope, index, data, views, region)
 
-    def _show_result(self, target: _Target, result: Any) -> None:
+    def _show_result(self, target: _Target, model: str, result: Any) -> None:
         layer = target.layer
         if find_layer(self._viewer, layer.unique_id) is None:
             self._message.setText("The image was removed, so its result was dropped.")
             return
+        key = (layer.unique_id, target.scope, model)
         added = self._results.put(
-            (layer.unique_id, target.scope),
+            key,
             *target.placed(result.image),
             name=f"{layer.name} (deblurred)",
             beside=layer,
             record=result.recipe.to_dict(),
         )
+        self._results.raise_above(layer, key)
         self._comparison.set_pair(layer, added)
         if result.sigma is not None:  # the blur that the classical method estimated, in pixels
             self._results.put(

@@ -183,7 +183,7 @@ class ResultLayers:
     def _top(self, source: Image) -> int:
         """Return the index right above a source and what was made of it."""
         layers = self._viewer.layers
-        index = layers.index(source) + 1
+        index = int(layers.index(source)) + 1
         while index < len(layers) and layers[index].unique_id in self._ids:
             index += 1
         return index

@@ -143,11 +143,11 @@ class MixerWidget(DockedWidget):
     def _start(self, layer: Image) -> None:
         layer.events.data.connect(self._follow_new_data)
         index = current_index(self._viewer, layer)
-        self._opened = ImageSlice(self._viewer, layer, index)
         self._image.is_held = True
         data = full_resolution(layer)
         self._opened_model = self._model.value
         options = preferences.apply(DeblurOptions(model=self._model.value, rgb=bool(layer.rgb)))
+        self._opened = ImageSlice(self._viewer, layer, index, options.model)
         renderer = LiveRenderer(lambda: open_session(data, index, options))
         renderer.opened.connect(self._show_opened)
         renderer.rendered.connect(self._show_rendered)
@@ -273,8 +273,8 @@ class MixerWidget(DockedWidget):
 
     def add_map(self, block: int, index: int) -> None:
         """Add alpha of a block and dilation as a layer."""
-        if self._opened is not None and self._shown.whole is not None:
-            self._opened.add_map(self._shown.whole, block, index)
+        if self._opened is not None:
+            self._shown.add_map(block, index)
 
     def replace_map(self, block: int, index: int, layer: Any) -> None:
         """Use a layer's values in 0..1 (integers: of their type's range) instead of an alpha."""
@@ -305,7 +305,7 @@ class MixerWidget(DockedWidget):
         self._request()
 
     def _follow_paint(self) -> None:
-        if self.state.label_gains:
+        if self.state.labels:
             self._request_soon()
 
     # -- recipes ----------------------------------------------------------------------------
