@@ -17,7 +17,8 @@ from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.progress import catalogue
-from napari_kpac.widgets.layers import find_layer, is_ours
+from napari_kpac.widgets import preferences
+from napari_kpac.widgets.layers import METADATA, find_layer, is_ours
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class LayerBox(ComboBox):
         self._events = [events.inserted, events.removed, events.reordered, events.renamed]
         for event in self._events:
             event.connect(self._follow)
+        self._follow()
 
     @property
     def layer(self) -> Any:
@@ -67,10 +69,16 @@ class LayerBox(ComboBox):
         with self.changed.blocked():
             self.native.clear()  # else new layers would be offered last
             self.reset_choices()
-            if before in self.choices:
+            if before in self.choices and before != "":
                 self.value = before
+            elif self._optional:
+                self.value = next(filter(self._is_meant, self.choices), "")
         if self.value is not before:
             self.changed.emit(self.value)
+
+    def _is_meant(self, layer: Any) -> bool:
+        """Return True if a layer says that it is what the box asks for, as a view of a sample."""
+        return isinstance(layer, Layer) and layer.metadata.get(METADATA) == self.label
 
     def _offered(self, _: object = None) -> list[tuple[str, Any]]:
         layers = [layer for layer in self._viewer.layers if type(layer) is self._kind]
@@ -94,7 +102,6 @@ class ImageBox(LayerBox):
         active = viewer.layers.selection.events.active
         active.connect(self._follow)
         self._events.append(active)
-        self._follow()
 
     def _choose(self) -> None:
         self._chosen_id = None if self.layer is None else self.layer.unique_id
@@ -139,10 +146,14 @@ class ModelBox(ComboBox):
 
     def offer(self, found: Choices) -> None:
         """Offer the models that were found; what is chosen stays chosen, if it can."""
+        preferred = preferences.model("default")
+        models = sorted(found.models, key=lambda model: model[1] != preferred)
+        if preferred not in found.configs:
+            models.insert(0, (preferred, preferred))  # to run it says that it is not there
         self._models = [
             (label, name)
-            for label, name in found.models
-            if not self._single or found.configs[name].views == 1
+            for label, name in models
+            if not self._single or name not in found.configs or found.configs[name].views == 1
         ]
         self._refill()
 
