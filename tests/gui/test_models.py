@@ -120,3 +120,12 @@ def test_a_map_is_saved_from_the_palette(viewer, tmp_path, monkeypatch):
     )
     by_palette(viewer, "Save a blur map")
     assert np.load(tmp_path / "map.npy").shape == (6, 8)
+
+
+def test_installing_a_model_twice_speaks_of_no_flags(own_models, tiny_model):
+    from napari_kpac.core.errors import WeightsError
+    from napari_kpac.weights import install
+
+    with pytest.raises(WeightsError, match="overwrite it") as raised:
+        install(own_models / "tiny.safetensors")
+    assert "--" not in str(raised.value)
