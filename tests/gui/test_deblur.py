@@ -68,7 +68,7 @@ def test_grey_stacks_keep_contrast_and_slices(viewer, widget, qtbot):
     viewer.dims.set_current_step(0, 2)
     widget._scope.value = "slice"
     run(qtbot, widget)
-    alone = viewer.layers[1]
+    alone = viewer.layers[2]  # on top of the other result
     assert alone.data.shape == (1, 40, 56)
     np.testing.assert_allclose(alone.translate, (2, 0, 0))
 

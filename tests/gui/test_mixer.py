@@ -221,10 +221,79 @@ def test_another_model_is_opened_by_itself(viewer, mixer, image, own_models, qtb
     save_network(other, own_models / "other.safetensors", ModelCard(name="other"))
     mixer._filler.refresh()
     qtbot.waitUntil(lambda: "other" in mixer._model.choices, timeout=WAIT)
+    first, plain = result_of(viewer, "cup (mixer)"), shown(viewer).copy()
     mixer._model.value = "other"
     wanted = kpac.deblur(image, "other").image.astype(int)
-    qtbot.waitUntil(lambda: is_shown(viewer, wanted), timeout=WAIT)
+    qtbot.waitUntil(lambda: len(viewer.layers) == 3, timeout=WAIT)
+    second = viewer.layers[2]  # on top of the first model's, which stays for comparison
+    qtbot.waitUntil(lambda: np.abs(second.data - wanted).max() <= 1, timeout=WAIT)
+    assert np.array_equal(first.data, plain)
     assert mixer._controls.shape == (1, 2)
+    mixer._model.value = "tiny"
+    qtbot.waitUntil(lambda: viewer.layers[2] is first, timeout=WAIT)
+    assert len(viewer.layers) == 3
+
+
+def test_a_second_image_gets_its_own_layer(viewer, mixer, image, qtbot):
+    first, plain = result_of(viewer, "cup (mixer)"), shown(viewer).copy()
+    grey = np.random.default_rng(5).integers(0, 4000, (96, 128)).astype(np.uint16)
+    sky = viewer.add_image(grey, name="sky", scale=(3, 3), units="mm", contrast_limits=(7, 3000))
+    qtbot.mouseClick(mixer._open, Qt.MouseButton.LeftButton)
+    mixer._image.value = sky
+    open_it(mixer, qtbot)
+    second = result_of(viewer, "sky (mixer)")
+    assert np.array_equal(first.data, plain)
+    np.testing.assert_allclose(first.scale, (0.5, 0.5))
+    np.testing.assert_allclose(second.scale, (3, 3))
+    assert (second.units, tuple(second.contrast_limits)) == (sky.units, (7, 3000))
+    assert second.data.dtype == np.uint16
+
+
+def test_a_renamed_result_stays_as_it_is(viewer, mixer, image, qtbot):
+    kept, plain = result_of(viewer, "cup (mixer)"), shown(viewer).copy()
+    kept.name = "look A"
+    mixer._controls.strips[0][0].gain.number.setValue(0)
+    qtbot.waitUntil(lambda: len(viewer.layers) == 3, timeout=WAIT)
+    expect(viewer, qtbot, image, kpac.Modulation(gains=[[0, 1, 1, 1, 1], [1] * 5]))
+    assert np.array_equal(kept.data, plain)
+    assert viewer.layers[2].name == "cup (mixer)"
+
+
+def test_mute_and_solo_act_inside_the_label(viewer, mixer, image, qtbot):
+    qtbot.mouseClick(mixer._controls.new_labels, Qt.MouseButton.LeftButton)
+    labels = mixer._labels.layer
+    labels.data[60:] = 1
+    labels.refresh()
+    strip = mixer._controls.strips[0][1]
+    qtbot.mouseClick(strip.solo, Qt.MouseButton.LeftButton)
+    ones, mask = [1.0] * 5, np.asarray(labels.data)
+    alone = [[0, 1, 0, 0, 0], ones]
+    expect(viewer, qtbot, image, kpac.Modulation(labels=mask, label_gains={1: alone}))
+    qtbot.mouseClick(strip.solo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(strip.mute, Qt.MouseButton.LeftButton)
+    muted = [[1, 0, 1, 1, 1], ones]
+    expect(viewer, qtbot, image, kpac.Modulation(labels=mask, label_gains={1: muted}))
+    mixer._controls.label.setValue(0)
+    assert not strip.mute.isChecked()
+    mixer._controls.label.setValue(1)
+    assert strip.mute.isChecked()
+
+
+def test_the_preset_box_follows_reset_and_moves(viewer, mixer, qtbot):
+    controls = mixer._controls
+    assert controls.preset.currentText() == "all (as trained)"
+    controls.preset.setCurrentText("only dilation 3")
+    controls.preset.activated.emit(controls.preset.currentIndex())
+    assert controls.preset.currentText() == "only dilation 3"
+    controls.strips[0][0].gain.number.setValue(0.5)
+    assert controls.preset.currentIndex() == -1
+    qtbot.mouseClick(controls.buttons["Undo"], Qt.MouseButton.LeftButton)
+    assert controls.preset.currentText() == "only dilation 3"
+    controls.tabs.setCurrentIndex(1)
+    assert controls.preset.currentText() == "all (as trained)"
+    controls.tabs.setCurrentIndex(0)
+    qtbot.mouseClick(controls.buttons["Reset"], Qt.MouseButton.LeftButton)
+    assert controls.preset.currentText() == "all (as trained)"
 
 
 def test_closing_the_window_while_opening(viewer, docked, tiny_model, image, qtbot):
@@ -244,9 +313,9 @@ def test_without_a_image_it_says_what_to_do(viewer, docked, tiny_model, qtbot):
 
 def test_states():
     state = MixerState.neutral(2, 3)
-    muted = state.with_flag("muted", 0, 1, True)
+    muted = state.with_flag("muted", 0, 0, 1, True)
     assert muted.effective() == ((1, 0, 1), (1, 1, 1))
-    soloed = state.with_flag("soloed", None, 2, True)
+    soloed = state.with_flag("soloed", 0, None, 2, True)
     assert soloed.effective() == ((0, 0, 1), (0, 0, 1))
     assert state.with_gain(0, 1, 0, 7).gains == ((1, 1, 1), (2, 1, 1))
     assert state.with_gain(4, 0, 0, 0.5).gains_of(4) == ((0.5, 1, 1), (1, 1, 1))

@@ -135,14 +135,17 @@ def test_a_result_is_found_again_updated_and_replaced(source):
     viewer, layer = source
     results = ResultLayers(viewer)
     made = results.put("key", layer.data, placement(layer), name="new", record={"a": 1})
-    made.name, made.metadata = "renamed", {**made.metadata, "mine": 2}
+    made.metadata = {**made.metadata, "mine": 2}
     layer.translate = (7, 7)
     again = results.put("key", layer.data[:5] + 2, placement(layer), name="new", record={"a": 2})
     assert again is made is results.find("key")
-    assert (again.name, again.metadata) == ("renamed", {"napari_kpac": {"a": 2}, "mine": 2})
+    assert again.metadata == {"napari_kpac": {"a": 2}, "mine": 2}
     assert again.data.shape == (5, 30)
     np.testing.assert_allclose(again.translate, (7, 7))
-    assert results.put("key", layer.data, {}, name="new").metadata == {"mine": 2}
+    assert results.put("key", layer.data, {}, name="new").metadata == {
+        "napari_kpac": None,
+        "mine": 2,
+    }
     colour = results.put("key", np.zeros((20, 30, 3), np.uint8), {}, name="new", rgb=True)
     stack = results.put("key", np.zeros((3, 20, 30), np.uint8), {}, name="new")
     assert [type(each) for each in (colour, stack)] == [Image, Image]
@@ -154,3 +157,29 @@ def test_a_result_is_found_again_updated_and_replaced(source):
     results.remove("key")
     results.remove("key")
     assert list(viewer.layers) == [layer]
+
+
+def test_a_renamed_result_is_the_user_s_and_stays(source):
+    viewer, layer = source
+    results = ResultLayers(viewer)
+    first = results.put("key", layer.data, placement(layer), name="new", beside=layer)
+    first.name = "look A"
+    second = results.put("key", layer.data + 1, placement(layer), name="new", beside=layer)
+    assert list(viewer.layers) == [layer, first, second]  # the newest on top
+    assert not first.data.any()
+    first.name = "new"  # a layer of that name is not taken for ours
+    results.put("key", np.zeros((20, 30, 3), np.uint8), {}, name="new", rgb=True)
+    results.remove("key")
+    assert list(viewer.layers) == [layer, first]
+
+
+def test_contrast_limits_are_taken_over_again_when_they_changed(source):
+    viewer, layer = source
+    results = ResultLayers(viewer)
+    made = results.put("key", layer.data, placement(layer), name="new", beside=layer)
+    made.contrast_limits = (1, 2)  # the user's
+    results.put("key", layer.data, placement(layer), name="new", beside=layer)
+    assert tuple(made.contrast_limits) == (1, 2)
+    layer.data, layer.contrast_limits = np.full((20, 30), 4000, np.uint16), (10, 5000)
+    results.put("key", layer.data, placement(layer), name="new", beside=layer)
+    assert tuple(made.contrast_limits) == (10, 5000)

@@ -213,8 +213,8 @@ class Job:
             views = (as_array(views[0]), as_array(views[1]))
         if self.net.config.views == 2 and views is None:
             raise ImageError(
-                "this model takes a dual-pixel pair: give both views (views=(left, right), in a"
-                " terminal --left and --right), or choose a model for single images"
+                "this model takes a dual-pixel pair: give its left and its right view, or choose a"
+                " model for single images"
             )
         if self.net.config.views == 1 and views is not None:
             raise ImageError("this model takes one image and no views; choose a dual-pixel model")

@@ -271,14 +271,14 @@ def check_model(recipe: Recipe, model: str) -> None:
     if recipe.folder is not None and is_file_name(model) and not _is_below(recipe.folder, model):
         raise RecipeError(
             f"the recipe names the model file {model}, which is not in the recipe's folder; if you "
-            f"trust both, name the model explicitly (--model {model})"
+            "trust both, name that model explicitly"
         )
     card = load(model).card
     if card.sha256 != recipe.model_sha256:
         raise RecipeError(
             f"the recipe was made with other weights of {recipe.model_name!r} than are installed "
             f"here ({recipe.model_sha256[:12]}..., not {card.sha256[:12]}...); install those, or "
-            f"name a model explicitly (--model {model}) to use what there is"
+            f"name the model {model} explicitly to use what there is"
         )
 
 

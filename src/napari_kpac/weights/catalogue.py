@@ -162,14 +162,12 @@ def install(
     net = load(source) if source.suffix == ".npz" else read_network(source)
     card = net.card if name is None else replace(net.card, name=check_name(name))
     if card.name in ALIASES or (BUNDLED / f"{card.name}{SUFFIX}").exists():
-        raise WeightsError(
-            f"{card.name!r} is the name of a bundled model; choose another with --name"
-        )
+        raise WeightsError(f"{card.name!r} is the name of a bundled model; choose another name")
     target = user_folder() / f"{card.name}{SUFFIX}"
     if target.exists() and not overwrite:
         raise WeightsError(
             f"a model called {card.name!r} is installed already; remove it, choose another "
-            "name, or overwrite it (--overwrite)"
+            "name, or overwrite it"
         )
     if card == net.card and source.suffix == SUFFIX:
         with replacing(target) as temporary:

@@ -28,7 +28,7 @@ from napari_kpac.widgets.blur_result import (
     measure,
     save,
 )
-from napari_kpac.widgets.choices import ChoiceFiller, LayerBox, ModelBox, image_box
+from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, LayerBox, ModelBox
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button, choice_box, group
 from napari_kpac.widgets.layers import ResultLayers, find_layer, full_resolution, placement
@@ -77,7 +77,7 @@ class BlurMapWidget(DockedWidget):
         self._deciding, self._scoring, self._extras = Latest(self), Latest(self), Latest(self)
         self._panel = RunPanel("Measure", "Measure the blur of the image; again to cancel.")
         self._message = self._panel.message
-        self._image = self.kept(image_box(napari_viewer))
+        self._image = self.kept(ImageBox(napari_viewer))
         self._model = ModelBox(single=True)
         self._kind = choice_box("measure by", SOURCES, "What tells blur.")
         self._enlarge = choice_box(
@@ -208,7 +208,7 @@ class BlurMapWidget(DockedWidget):
             f"Threshold {found.threshold:.3f}; {result.share:.1%} of the image is blurred."
         )
         self._results.put(
-            ("map", source.unique_id),
+            self._key("map", source),
             found.values,
             placement(source),
             name=f"{source.name} (blur)",
@@ -221,6 +221,10 @@ class BlurMapWidget(DockedWidget):
         self._ask_scores()
         self._enable_buttons()
 
+    def _key(self, what: str, source: Image) -> tuple[Any, ...]:
+        """Return the key of a result: one per image and model."""
+        return what, source.unique_id, self._measured.options.model
+
     def _enable_buttons(self) -> None:
         for each in (self._regions, self._save):
             each.setEnabled(self._result is not None)
@@ -229,7 +233,7 @@ class BlurMapWidget(DockedWidget):
         source, result = self._source, self._result
         if source is None or result is None:
             return
-        key = ("mask", source.unique_id)
+        key = self._key("mask", source)
         if not self._mask_check.isChecked():
             self._results.remove(key)
             return
@@ -240,7 +244,7 @@ class BlurMapWidget(DockedWidget):
 
     def _ask_scores(self) -> None:
         truth, result, source = self._truth.layer, self._result, self._source
-        own = None if source is None else self._results.find(("mask", source.unique_id))
+        own = None if source is None else self._results.find(self._key("mask", source))
         if result is None or truth is None or truth is own:
             self._scoring.cancel(forget=True)
             self._scores.setText("Choose a labels layer to score the mask against it.")
@@ -261,7 +265,7 @@ class BlurMapWidget(DockedWidget):
         if find_layer(self._viewer, source.unique_id) is None:
             return
         labels, table = regions
-        key = ("regions", source.unique_id)
+        key = self._key("regions", source)
         self._results.remove(key)  # its table is of other regions
         name = f"{source.name} (blurred regions)"
         self._results.put(key, labels, placement(source), name=name, kind="labels", features=table)

@@ -17,6 +17,8 @@ from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.progress import catalogue
+from napari_kpac.widgets import preferences
+from napari_kpac.widgets.layers import METADATA, find_layer, is_ours
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ NO_IMAGE = "there is no image layer: open an image first (File > Open)"
 
 
 class LayerBox(ComboBox):
-    """A combo box of the viewer's layers of some type, which follows the viewer.
+    """A combo box of the viewer's layers of some type; those that we made come last.
 
     ``optional`` is the text of a first entry that stands for no layer.
     """
@@ -40,9 +42,10 @@ class LayerBox(ComboBox):
         self._optional = optional
         super().__init__(label=label, tooltip=tooltip, choices=self._offered, nullable=False)
         events = viewer.layers.events
-        self._events = (events.inserted, events.removed, events.reordered, events.renamed)
+        self._events = [events.inserted, events.removed, events.reordered, events.renamed]
         for event in self._events:
-            event.connect(self.reset_choices)
+            event.connect(self._follow)
+        self._follow()
 
     @property
     def layer(self) -> Any:
@@ -58,20 +61,59 @@ class LayerBox(ComboBox):
     def release(self) -> None:
         """Stop following the viewer."""
         for event in self._events:
-            event.disconnect(self.reset_choices)
+            event.disconnect(self._follow)
+
+    def _follow(self) -> None:
+        """Offer the layers that there are by now; what is chosen stays so, else the first is."""
+        before = self.value
+        with self.changed.blocked():
+            self.native.clear()  # else new layers would be offered last
+            self.reset_choices()
+            if before in self.choices and before != "":
+                self.value = before
+            elif self._optional:
+                self.value = next(filter(self._is_meant, self.choices), "")
+        if self.value is not before:
+            self.changed.emit(self.value)
+
+    def _is_meant(self, layer: Any) -> bool:
+        """Return True if a layer says that it is what the box asks for, as a view of a sample."""
+        return isinstance(layer, Layer) and layer.metadata.get(METADATA) == self.label
 
     def _offered(self, _: object = None) -> list[tuple[str, Any]]:
-        found = [(layer.name, layer) for layer in self._viewer.layers if type(layer) is self._kind]
+        layers = [layer for layer in self._viewer.layers if type(layer) is self._kind]
+        found = [(layer.name, layer) for layer in sorted(layers, key=is_ours)]
         return [(self._optional, "")] * bool(self._optional) + found
 
 
-def image_box(viewer: Viewer) -> LayerBox:
-    """Return a box for the image to work on; it begins with the active layer."""
-    box = LayerBox(viewer, Image, "image", "The image layer to work on.")
-    active = viewer.layers.selection.active
-    if type(active) is Image:
-        box.value = active
-    return box
+class ImageBox(LayerBox):
+    """A box for the image to work on: the active layer, until the user chooses here.
+
+    Layers that we made can be chosen, but are not followed. When the chosen layer is removed, the
+    box follows again.
+    """
+
+    def __init__(self, viewer: Viewer) -> None:
+        self.is_held = False
+        """True while the box stays as it is, whatever is selected."""
+        self._chosen_id: Any = None
+        super().__init__(viewer, Image, "image", "The image layer to work on.")
+        self.native.activated.connect(self._choose)
+        active = viewer.layers.selection.events.active
+        active.connect(self._follow)
+        self._events.append(active)
+
+    def _choose(self) -> None:
+        self._chosen_id = None if self.layer is None else self.layer.unique_id
+
+    def _follow(self) -> None:
+        super()._follow()
+        if self.is_held or find_layer(self._viewer, self._chosen_id) is not None:
+            return
+        active = self._viewer.layers.selection.active
+        for layer in self.choices:  # napari hands its plugins a proxy of the active one
+            if layer == active and not is_ours(layer):
+                self.value = layer
 
 
 def labels_box(viewer: Viewer) -> LayerBox:
@@ -104,10 +146,14 @@ class ModelBox(ComboBox):
 
     def offer(self, found: Choices) -> None:
         """Offer the models that were found; what is chosen stays chosen, if it can."""
+        preferred = preferences.model("default")
+        models = sorted(found.models, key=lambda model: model[1] != preferred)
+        if preferred not in found.configs:
+            models.insert(0, (preferred, preferred))  # to run it says that it is not there
         self._models = [
             (label, name)
-            for label, name in found.models
-            if not self._single or found.configs[name].views == 1
+            for label, name in models
+            if not self._single or name not in found.configs or found.configs[name].views == 1
         ]
         self._refill()
 

@@ -5,9 +5,10 @@ Not for: the work (engine), steering it (mixer).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image, Shapes
@@ -17,7 +18,14 @@ from napari_kpac.core.errors import ConfigError, NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import ChoiceFiller, DeviceBox, LayerBox, ModelBox, image_box
+from napari_kpac.widgets.choices import (
+    ChoiceFiller,
+    Choices,
+    DeviceBox,
+    ImageBox,
+    LayerBox,
+    ModelBox,
+)
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, choice_box, group
@@ -33,6 +41,9 @@ from napari_kpac.widgets.layers import (
     rgb_option,
 )
 from napari_kpac.widgets.run_panel import RunPanel
+
+if TYPE_CHECKING:
+    from napari_kpac.network import KPACConfig
 
 METHODS = (("KPAC network", "kpac"), ("classical (EBDB), no network", "ebdb"))
 RANGES = (
@@ -55,7 +66,7 @@ class DeblurWidget(DockedWidget):
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__(napari_viewer)
         self._results = ResultLayers(napari_viewer)
-        self._image = self.kept(image_box(napari_viewer))
+        self._image = self.kept(ImageBox(napari_viewer))
         self._method = choice_box(
             "method",
             METHODS,
@@ -72,7 +83,9 @@ class DeblurWidget(DockedWidget):
         )
         self._left = self._layer_box("left view", "For dual-pixel models: the left view.")
         self._right = self._layer_box("right view", "For dual-pixel models: the right view.")
-        self.kept(ChoiceFiller(self._model, self._device, self))
+        self._configs: Mapping[str, KPACConfig] = {}
+        filler = self.kept(ChoiceFiller(self._model, self._device, self))
+        filler.filled.connect(self._learn_configs)
         self._comparison = self.kept(Comparison(napari_viewer))
         self._panel = RunPanel(
             "Deblur",
@@ -101,9 +114,16 @@ class DeblurWidget(DockedWidget):
         """Show the controls that go with the method, the model and the scope."""
         network = self._method.value == "kpac"
         self._model.visible = self._device.visible = network
-        dual = network and "dual" in str(self._model.current_choice)
-        self._left.visible = self._right.visible = dual
+        self._left.visible = self._right.visible = self._takes_views()
         self._shapes.visible = self._scope.value == "rectangle"
+
+    def _learn_configs(self, found: Choices) -> None:
+        self._configs = found.configs
+        self._show_controls()
+
+    def _takes_views(self) -> bool:
+        config = self._configs.get(preferences.model(self._model.value))
+        return self._method.value == "kpac" and config is not None and config.views == 2
 
     def run(self) -> None:
         """Start deblurring what is chosen."""
@@ -112,7 +132,8 @@ class DeblurWidget(DockedWidget):
             target, options = self._make_target(layer), self._options(layer)
             # The thread gets no more of the target than this: it must not hold on to a layer.
             make = partial(_steps, target.data, target.views, target.region, options)
-            show = partial(self._show_result, target)
+            model = options.model if options.method == "kpac" else options.method
+            show = partial(self._show_result, target, model)
             self._panel.start(make, "Loading the model ...", show)
 
     def _options(self, layer: Image) -> DeblurOptions:
@@ -133,7 +154,12 @@ class DeblurWidget(DockedWidget):
         scope, index = self._scope.value, current_index(self._viewer, layer)
         data, views, region = full_resolution(layer), None, None
         left, right = self._left.layer, self._right.layer
-        if left is not None and right is not None and self._left.visible:
+        if self._takes_views():
+            if left is None or right is None:
+                raise NotReadyError(
+                    "this model takes the two views of a dual-pixel camera: choose the layers of "
+                    "the left and the right view, or another model"
+                )
             views = full_resolution(left), full_resolution(right)
         if scope != "all":
             data = data[index]
@@ -144,18 +170,20 @@ class DeblurWidget(DockedWidget):
             region = selected_rectangle(layer, self._shapes.layer)
         return _Target(layer, scope, index, data, views, region)
 
-    def _show_result(self, target: _Target, result: Any) -> None:
+    def _show_result(self, target: _Target, model: str, result: Any) -> None:
         layer = target.layer
         if find_layer(self._viewer, layer.unique_id) is None:
             self._message.setText("The image was removed, so its result was dropped.")
             return
+        key = (layer.unique_id, target.scope, model)
         added = self._results.put(
-            (layer.unique_id, target.scope),
+            key,
             *target.placed(result.image),
             name=f"{layer.name} (deblurred)",
             beside=layer,
             record=result.recipe.to_dict(),
         )
+        self._results.raise_above(layer, key)
         self._comparison.set_pair(layer, added)
         if result.sigma is not None:  # the blur that the classical method estimated, in pixels
             self._results.put(

@@ -11,15 +11,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from napari import current_viewer
+from napari.layers import Image
+from qtpy.QtWidgets import QFileDialog
 
-from napari_kpac.core.errors import ImageError
+from napari_kpac.core.errors import ImageError, NotReadyError
 from napari_kpac.widgets.layers import METADATA
 
 LayerTuple = tuple[Any, dict[str, Any], str]
+MAP_FILES = "TIFF (*.tif);;PNG (*.png);;NumPy (*.npy)"
 
 
-def recipe_reader(path: str | list[str]) -> Callable[[Any], list[LayerTuple]] | None:
-    """Return a reader if the file is a recipe, else None."""
+def recipe_reader(
+    path: str | list[str] | None = None,
+) -> Callable[[Any], list[LayerTuple]] | None:
+    """Return a reader if the file is a recipe, else None; without a file, ask for one and open it.
+
+    The command palette calls it without.
+    """
+    if path is None:
+        chosen, _ = QFileDialog.getOpenFileName(None, "Open recipe", "", "Recipe (*.json)")
+        if chosen:
+            _viewer().open(chosen, plugin="napari-kpac")
+        return None
     if isinstance(path, list):
         path = path[0]
     try:
@@ -28,6 +42,13 @@ def recipe_reader(path: str | list[str]) -> Callable[[Any], list[LayerTuple]] | 
     except (OSError, UnicodeDecodeError):
         return None
     return read_recipe if '"napari-kpac-recipe"' in start else None
+
+
+def _viewer() -> Any:
+    viewer = current_viewer()
+    if viewer is None:
+        raise NotReadyError("there is no napari window")
+    return viewer
 
 
 def read_recipe(path: str | list[str]) -> list[LayerTuple]:
@@ -53,10 +74,21 @@ def read_recipe(path: str | list[str]) -> list[LayerTuple]:
     return found
 
 
-def write_map(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
-    """Write an image layer in 0..1 as a blur map; model and settings go into the file."""
+def write_map(
+    path: str | None = None, data: Any = None, attributes: dict[str, Any] | None = None
+) -> list[str]:
+    """Write an image layer in 0..1 as a blur map; model and settings go into the file.
+
+    Without a file (so the command palette calls it) ask for one, and write the selected layer.
+    """
     from napari_kpac.detection.files import export
 
+    if path is None or attributes is None:
+        layer = _viewer().layers.selection.active
+        if not isinstance(layer, Image):
+            raise NotReadyError("select the layer of a blur map first")
+        path, _ = QFileDialog.getSaveFileName(None, "Save blur map", "blur.tif", MAP_FILES)
+        return list(layer.save(path, plugin="napari-kpac")) if path else []
     values = np.asarray(data)
     if values.dtype.kind != "f" or np.nanmin(values) < 0 or np.nanmax(values) > 1:
         raise ImageError(

@@ -19,7 +19,7 @@ from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import qdebounced
 
-from napari_kpac.widgets.choices import image_box
+from napari_kpac.widgets.choices import ImageBox
 from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.form import Form, button, choice_box
 from napari_kpac.widgets.layers import (
@@ -47,7 +47,7 @@ class InverseKernelsWidget(DockedWidget):
         self._results = ResultLayers(napari_viewer)
         self._with_image = False
         """Whether the layer is blurred and deblurred, too."""
-        self._image = self.kept(image_box(napari_viewer))
+        self._image = self.kept(ImageBox(napari_viewer))
         self._aperture = choice_box("aperture", APERTURES, "Shape of the blur kernel.")
         self._radius = FloatSpinBox(
             label="radius", value=2, min=0.5, max=6, step=0.5,

@@ -5,13 +5,13 @@ where its source lies. A widget keeps the layers that it makes in one :class:`Re
 
     self._results = ResultLayers(viewer)
     layer = self._results.put(
-        ("deblurred", source.unique_id), pixels, placement(source),
+        ("deblurred", source.unique_id, model), pixels, placement(source),
         name=f"{source.name} (deblurred)", beside=source, record=recipe,
     )
 
-The same key again gives the same layer new pixels and a new place, whatever it is called by now;
-if the user has removed it, or if it cannot hold the pixels (colour, number of axes), there is a
-new one.
+The same key again gives the same layer new pixels and a new place. There is a new one if the user
+has removed it, if the user has renamed it (then it is the user's, and stays), or if it cannot hold
+the pixels (colour, number of axes).
 
 Not for: pixels.
 """
@@ -26,7 +26,7 @@ from napari.layers import Image, Layer
 from napari.viewer import Viewer
 
 METADATA = "napari_kpac"
-"""Key in a layer's metadata under which its recipe stands."""
+"""Key in the metadata of every layer that we made; its recipe stands there, or what it is."""
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) of a part of an image, in pixels."""
 
@@ -60,16 +60,37 @@ def find_layer(viewer: Viewer, unique_id: Any) -> Layer | None:
     return next((layer for layer in viewer.layers if layer.unique_id == unique_id), None)
 
 
+def is_ours(layer: Layer) -> bool:
+    """Return True if we made the layer: a result, a map, the truth of a sample."""
+    return METADATA in layer.metadata
+
+
 class ResultLayers:
     """The layers that a widget made, by keys of its own."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._ids: dict[Hashable, Any] = {}
+        self._made: dict[Hashable, tuple[Any, str]] = {}
+        """The unique id and the name that a layer was given."""
+        self._ids: set[Any] = set()
+        """Of all layers that were made, also those that are the user's by now."""
+        self._contrast: dict[Hashable, Any] = {}
+        """The contrast limits of the source when the layer took them over."""
 
     def find(self, key: Hashable) -> Any:
-        """Return the layer of a key, None where there is none (any more)."""
-        return find_layer(self._viewer, self._ids[key]) if key in self._ids else None
+        """Return the layer of a key, None where there is none (any more).
+
+        A layer that was renamed is the user's: it is not found.
+        """
+        unique_id, name = self._made.get(key, (None, ""))
+        layer = find_layer(self._viewer, unique_id)
+        return layer if layer is not None and layer.name == name else None
+
+    def raise_above(self, source: Image, key: Hashable) -> None:
+        """Put the layer of a key on top of the others that were made of the same source."""
+        layers, layer = self._viewer.layers, self.find(key)
+        if layer is not None and layers.index(layer) < (top := self._top(source)) - 1:
+            layers.move(layers.index(layer), top)
 
     def remove(self, key: Hashable) -> None:
         """Remove the layer of a key, if there is one."""
@@ -103,15 +124,16 @@ class ResultLayers:
         name
             Of the layer, when it is made.
         record
-            What the layer's metadata say of the plugin, for example a recipe; other metadata
-            stay as they are.
+            What the layer's metadata say of the plugin, for example a recipe, or None; other
+            metadata stay as they are.
         kind
             Of the layer.
         rgb
             Whether the last axis is colour; taken over from ``beside``.
         beside
-            An image whose look a new layer takes over, and right above which it lies; what was
-            selected stays so. Without it the new layer is the topmost and the active one.
+            An image whose look a new layer takes over, and above which it lies, on top of its
+            other results; what was selected stays so. Its contrast limits are taken over again
+            when they have changed. Without it the new layer is the topmost and the active one.
         look
             Further arguments of a new layer.
 
@@ -128,18 +150,23 @@ class ResultLayers:
             self._viewer.layers.remove(layer)
             layer = None
         if layer is None:
-            options = {"name": name, **where, **look}
+            # The metadata now: whoever hears of the layer knows that it is ours.
+            options = {"name": name, "metadata": {METADATA: record}, **where, **look}
             if beside is not None:
                 layer = self._insert(data, options, beside)
             elif kind == "image":
                 layer = self._viewer.add_image(data, rgb=rgb, **options)
             else:
                 layer = self._viewer.add_labels(data, **options)
-            self._ids[key] = layer.unique_id
+            self._made[key] = layer.unique_id, layer.name
+            self._ids.add(layer.unique_id)
         else:
             _update(layer, data, where)
-        others = {name: value for name, value in layer.metadata.items() if name != METADATA}
-        layer.metadata = others if record is None else {**others, METADATA: record}
+            layer.metadata = {**layer.metadata, METADATA: record}
+        if beside is not None and not rgb:
+            limits = tuple(beside.contrast_limits)
+            if self._contrast.get(key) != limits:
+                layer.contrast_limits = self._contrast[key] = limits
         return layer
 
     def _insert(self, data: Any, options: dict[str, Any], beside: Image) -> Image:
@@ -149,9 +176,17 @@ class ResultLayers:
             layer.contrast_limits = beside.contrast_limits
         layers = self._viewer.layers
         selected = set(layers.selection)
-        layers.insert(layers.index(beside) + 1, layer)
+        layers.insert(self._top(beside), layer)
         layers.selection = selected
         return layer
+
+    def _top(self, source: Image) -> int:
+        """Return the index right above a source and what was made of it."""
+        layers = self._viewer.layers
+        index = int(layers.index(source)) + 1
+        while index < len(layers) and layers[index].unique_id in self._ids:
+            index += 1
+        return index
 
 
 def _update(layer: Any, data: Any, where: Mapping[str, Any]) -> None:

@@ -11,6 +11,8 @@ import napari
 import numpy as np
 import numpy.typing as npt
 
+from napari_kpac.widgets.layers import METADATA
+
 LayerTuple = tuple[Any, dict[str, Any], str]
 
 SEED = 4
@@ -31,12 +33,12 @@ def scene() -> list[LayerTuple]:
     sharp = _photograph()
     made = defocus(sharp, radius_map(sharp.shape[:2], SEED, largest=7, kind="objects"), seed=SEED)
     radius = np.abs(made.radius).astype(np.float32)
-    shown = {"colormap": "magma", "contrast_limits": (0, float(radius.max())), "visible": False}
-    # What is to be deblurred comes first: that is the layer with which the widgets begin.
+    shown = {"colormap": "magma", "contrast_limits": (0, float(radius.max()))}
+    # What is to be deblurred comes last: napari leaves that layer selected.
     return [
+        (radius, _helper("radius in pixels") | shown, "image"),
+        (sharp, _helper("truth") | {"rgb": True}, "image"),
         (made.image, {"name": "defocused scene", "rgb": True}, "image"),
-        (radius, {"name": "radius in pixels", **shown}, "image"),
-        (sharp, {"name": "truth", "rgb": True, "visible": False}, "image"),
     ]
 
 
@@ -48,9 +50,9 @@ def dual_pixel() -> list[LayerTuple]:
     radius = radius_map(sharp.shape[:2], SEED, largest=6, kind="tilted")
     made = defocus(sharp, radius, seed=SEED, dual=True)
     return [
+        (made.left, _helper("left view") | {"rgb": True}, "image"),
+        (made.right, _helper("right view") | {"rgb": True}, "image"),
         (made.image, {"name": "centre image", "rgb": True}, "image"),
-        (made.left, {"name": "left view", "rgb": True, "visible": False}, "image"),
-        (made.right, {"name": "right view", "rgb": True, "visible": False}, "image"),
     ]
 
 
@@ -69,6 +71,11 @@ def focus_sweep() -> list[LayerTuple]:
         "axis_labels": ("t", "y", "x"),
     }
     return [(np.stack(frames), layer, "image")]
+
+
+def _helper(name: str) -> dict[str, Any]:
+    """Return the look of a hidden layer that goes with an image."""
+    return {"name": name, "visible": False, "metadata": {METADATA: name}}
 
 
 def _photograph() -> Any:
@@ -94,9 +101,13 @@ def fill_demo(
             contrast_limits=(0, 1),
             visible=False,
             axis_labels=("dilation", "y", "x"),
+            metadata={METADATA: "alpha"},
         )
-    viewer.add_image(blur, name="blur map", colormap="magma", contrast_limits=(0, 1), visible=False)
-    viewer.add_image(deblurred, name="deblurred", rgb=True)
+    viewer.add_image(
+        blur, name="blur map", colormap="magma", contrast_limits=(0, 1), visible=False,
+        metadata={METADATA: "blur map"},
+    )  # fmt: skip
+    viewer.add_image(deblurred, name="deblurred", rgb=True, metadata={METADATA: "deblurred"})
 
 
 def show_demo(

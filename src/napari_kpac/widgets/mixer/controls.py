@@ -66,6 +66,7 @@ class MixerControls(QWidget):
         self._state = MixerState.neutral(0, 0)
         self._presets: dict[str, tuple[float, ...]] = {}
         self.tabs = QTabWidget()
+        self.tabs.currentChanged.connect(lambda _: self._show_preset())
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.tabs, 1)
@@ -84,9 +85,11 @@ class MixerControls(QWidget):
         self.strength.settled.connect(self.settled)
         self.preset = QComboBox()
         self.preset.setToolTip("Set all gains of the block on display (or of all) at once.")
+        self.preset.setPlaceholderText("(none of these)")
         self.preset.activated.connect(self._choose_preset)
         self.link = QCheckBox("link blocks")
         self.link.setToolTip("Moves apply to all blocks at once.")
+        self.link.toggled.connect(lambda _: self._show_preset())
         self.live = QCheckBox("live")
         self.live.setToolTip("Render while a slider is moving, not only when it is let go.")
         self.live.setChecked(live)
@@ -176,12 +179,22 @@ class MixerControls(QWidget):
         self.buttons["Redo"].setEnabled(history.can_redo)
 
     def _show_gains(self) -> None:
-        state = self._state
-        gains = state.gains_of(self.label.value())
+        state, label = self._state, self.label.value()
+        gains = state.gains_of(label)
+        muted, soloed = state.flags_of("muted", label), state.flags_of("soloed", label)
         for block, strips in enumerate(self.strips):
             for index, strip in enumerate(strips):
-                muted, soloed = state.muted[block][index], state.soloed[block][index]
-                strip.show_values(gains[block][index], muted, soloed)
+                strip.show_values(gains[block][index], muted[block][index], soloed[block][index])
+        self._show_preset()
+
+    def _show_preset(self) -> None:
+        """Show the preset that the block on display (or all of them) has, if it has one."""
+        rows = self._state.effective(self.label.value())
+        if not self.link.isChecked():
+            rows = rows[self.tabs.currentIndex() :][:1]
+        found = [name for name, row in self._presets.items() if set(rows) == {row}]
+        if self.preset.currentText() not in found:
+            self.preset.setCurrentIndex(self.preset.findText(found[0]) if found else -1)
 
     @qdebounced(timeout=THUMBNAIL_DELAY_MS)
     def show_attention(self, result: Any) -> None:
@@ -202,7 +215,8 @@ class MixerControls(QWidget):
         self.moved.emit(self._state.with_gain(self.label.value(), scope, index, value))
 
     def _toggle_flag(self, name: str, block: int, index: int, on: bool) -> None:
-        self.chosen.emit(self._state.with_flag(name, self._scope(block), index, on))
+        label = self.label.value()
+        self.chosen.emit(self._state.with_flag(name, label, self._scope(block), index, on))
 
     def _choose_preset(self) -> None:
         row = self._presets[self.preset.currentText()]

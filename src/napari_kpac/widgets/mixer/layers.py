@@ -35,6 +35,7 @@ class ImageSlice:
     viewer: Viewer
     source: Image
     index: tuple[int, ...]
+    model: str
 
     @property
     def lead(self) -> tuple[None, ...]:
@@ -67,21 +68,6 @@ class ImageSlice:
         layer.mode = "paint"
         layer.brush_size = max(10, min(size) // 12)
         return layer
-
-    def add_map(self, result: Any, block: int, index: int) -> None:
-        """Add alpha of a block and dilation as a layer, or update the one there is."""
-        values = result.alpha[block, index][self.lead]
-        name = f"α{index + 1} of block {block + 1}"
-        for layer in self.viewer.layers:
-            if layer.name == name and layer.metadata.get(METADATA) == "attention":
-                layer.data = values
-                return
-        step = (1,) * len(self.index) + (result.scale, result.scale)
-        self.viewer.add_image(
-            values, name=name, colormap=ALPHA_COLORMAP, contrast_limits=(0, 1), opacity=0.6,
-            interpolation2d="linear", metadata={METADATA: "attention"},
-            **moved(self.source, (*self.index, *result.offset), step),
-        )  # fmt: skip
 
     def override_maps(self, override: Mapping[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
         """Return the values of layers that stand in for alphas, in 0..1."""
@@ -130,13 +116,13 @@ class ImageSlice:
         layer = self.viewer.add_image(
             np.asarray(value, np.float32)[self.lead],
             name=f"α{key[1]} of block {key[0]} (loaded)",
-            contrast_limits=(0, 1), visible=False, **self.where(),
+            contrast_limits=(0, 1), visible=False, metadata={METADATA: "map"}, **self.where(),
         )  # fmt: skip
         return layer.unique_id
 
 
 class ResultLayer:
-    """Puts results of the mixer into one layer beside their image."""
+    """Puts results of the mixer beside their images: one layer per image and model."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._layers = ResultLayers(viewer)
@@ -146,11 +132,12 @@ class ResultLayer:
         """The image that it was made of."""
         self.region: Region | None = None
         """(top, bottom, left, right) of the part on show; None: the whole image."""
+        self._key: Any = None
 
     @property
     def layer(self) -> Any:
-        """The layer, None where there is none (any more)."""
-        return self._layers.find("mixer")
+        """The layer of the last result, None where there is none (any more)."""
+        return self._layers.find(self._key)
 
     def show(self, image: ImageSlice, result: Any) -> None:
         """Show a result: whole, of a region, or a draft of either."""
@@ -158,11 +145,29 @@ class ResultLayer:
             self.whole, self._image = result, image
         self.region = result.region
         top, _, left, _ = result.region or (0, 0, 0, 0)
+        key = ("mixer", image.source.unique_id, image.model)
         self._layers.put(
-            "mixer", result.image[image.lead], image.where((top, left)),
+            key, result.image[image.lead], image.where((top, left)),
             name=f"{image.source.name} (mixer)", beside=image.source,
             # A draft has no recipe, for it cannot be made again.
             record=None if result.draft else result.recipe.to_dict(),
+        )  # fmt: skip
+        if key != self._key:
+            self._layers.raise_above(image.source, key)
+            self._key = key
+
+    def add_map(self, block: int, index: int) -> None:
+        """Add alpha of a block and dilation as a layer, or update the one there is."""
+        image, result = self._image, self.whole
+        if image is None:
+            return
+        step = (1,) * len(image.index) + (result.scale, result.scale)
+        self._layers.put(
+            ("alpha", image.source.unique_id, image.model, block, index),
+            result.alpha[block, index][image.lead],
+            moved(image.source, (*image.index, *result.offset), step),
+            name=f"α{index + 1} of block {block + 1}", record="attention",
+            colormap=ALPHA_COLORMAP, contrast_limits=(0, 1), opacity=0.6, interpolation2d="linear",
         )  # fmt: skip
 
     def complete(self) -> None:

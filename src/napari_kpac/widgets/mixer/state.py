@@ -29,6 +29,8 @@ class MixerState:
     soloed: tuple[tuple[bool, ...], ...]
     strength: float = 1.0
     label_gains: Mapping[int, Rows] = field(default_factory=dict)
+    label_flags: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """By label: ``muted`` and ``soloed`` inside it, where they are not those of the image."""
     override: Mapping[tuple[int, int], Any] = field(default_factory=dict)
     """By block and alpha, counted from 1: the layer (its unique id) or number that replaces it."""
 
@@ -38,10 +40,11 @@ class MixerState:
         off = ((False,) * dilations,) * blocks
         return cls(((1.0,) * dilations,) * blocks, off, off)
 
-    def effective(self) -> Rows:
+    def effective(self, label: int = WHOLE_IMAGE) -> Rows:
         """Return the gains after mute and solo: a soloed dilation silences its neighbours."""
         rows = []
-        for gains, muted, soloed in zip(self.gains, self.muted, self.soloed, strict=True):
+        all_flags = self.flags_of("muted", label), self.flags_of("soloed", label)
+        for gains, muted, soloed in zip(self.gains_of(label), *all_flags, strict=True):
             alone = any(soloed)
             flags = zip(gains, muted, soloed, strict=True)
             rows.append(
@@ -53,26 +56,42 @@ class MixerState:
         """Return the gains that are edited for a label, or for the whole image."""
         return self.gains if label == WHOLE_IMAGE else self.label_gains.get(label, self.gains)
 
+    def flags_of(self, name: str, label: int) -> Any:
+        """Return ``muted`` or ``soloed`` for a label, or for the whole image."""
+        return self.label_flags.get(label, {}).get(name, getattr(self, name))
+
+    @property
+    def labels(self) -> set[int]:
+        """The labels that have settings of their own."""
+        return {*self.label_gains, *self.label_flags}
+
     def with_gain(self, label: int, block: int | None, index: int, value: float) -> MixerState:
         """Set one gain, in one block or (None) in all."""
         gain = float(np.clip(value, 0, MAX_GAIN))
         return self._with_gains(label, _changed(self.gains_of(label), block, index, gain))
 
-    def with_flag(self, name: str, block: int | None, index: int, on: bool) -> MixerState:
+    def with_flag(
+        self, name: str, label: int, block: int | None, index: int, on: bool
+    ) -> MixerState:
         """Set ``muted`` or ``soloed`` of one dilation, in one block or in all."""
-        return replace(self, **{name: _changed(getattr(self, name), block, index, on)})
+        return self._with_flags(
+            label, {name: _changed(self.flags_of(name, label), block, index, on)}
+        )
 
     def with_row(self, label: int, block: int | None, row: tuple[float, ...]) -> MixerState:
-        """Set the gains of one block or of all; for the whole image, mute and solo go off."""
+        """Set the gains of one block or of all; mute and solo go off."""
         rows = tuple(
             row if block in (None, number) else old
             for number, old in enumerate(self.gains_of(label))
         )
-        changed = self._with_gains(label, rows)
-        if label != WHOLE_IMAGE:
-            return changed
         off = MixerState.neutral(len(rows), len(row)).muted
-        return replace(changed, muted=off, soloed=off)
+        return self._with_gains(label, rows)._with_flags(label, {"muted": off, "soloed": off})
+
+    def _with_flags(self, label: int, flags: Mapping[str, Any]) -> MixerState:
+        if label == WHOLE_IMAGE:
+            return replace(self, **flags)
+        own = {**self.label_flags.get(label, {}), **flags}
+        return replace(self, label_flags={**self.label_flags, label: own})
 
     def _with_gains(self, label: int, rows: Rows) -> MixerState:
         if label == WHOLE_IMAGE:
@@ -90,12 +109,13 @@ class MixerState:
         """Return the engine's modulation; the label image and the maps come from layers."""
         from napari_kpac.engine import Modulation
 
-        used = self.label_gains if labels is not None else {}
+        own = () if labels is None else sorted(self.labels)
+        used = {label: self.effective(label) for label in own}
         return Modulation(
             gains=self.effective(),
             override=override or {},
             labels=labels if used else None,
-            label_gains=dict(used),
+            label_gains=used,
             strength=self.strength,
         )
 

@@ -21,7 +21,7 @@ from superqt.utils import qdebounced, qthrottled
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import ChoiceFiller, ModelBox, image_box, labels_box
+from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, ModelBox, labels_box
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button
 from napari_kpac.widgets.layers import (
@@ -69,7 +69,7 @@ class MixerWidget(DockedWidget):
         self._history = History(MixerState.neutral(0, 0))
         self._reopen = later(self, REOPEN_MS, self.open)
         self._rest = later(self, REST_MS, self._complete)
-        self._image = self.kept(image_box(napari_viewer))
+        self._image = self.kept(ImageBox(napari_viewer))
         self._model = ModelBox(single=True)
         self._labels = self.kept(labels_box(napari_viewer))
         self._filler = self.kept(ChoiceFiller(self._model, None, self))
@@ -144,10 +144,11 @@ class MixerWidget(DockedWidget):
     def _start(self, layer: Image) -> None:
         layer.events.data.connect(self._follow_new_data)
         index = current_index(self._viewer, layer)
-        self._opened = ImageSlice(self._viewer, layer, index)
+        self._image.is_held = True
         data = full_resolution(layer)
         self._opened_model = self._model.value
         options = preferences.apply(DeblurOptions(model=self._model.value, rgb=rgb_option(layer)))
+        self._opened = ImageSlice(self._viewer, layer, index, options.model)
         renderer = LiveRenderer(lambda: open_session(data, index, options))
         renderer.opened.connect(self._show_opened)
         renderer.rendered.connect(self._show_rendered)
@@ -181,6 +182,7 @@ class MixerWidget(DockedWidget):
             opened.source.events.data.disconnect(self._follow_new_data)
 
     def _show_closed(self, text: str) -> None:
+        self._image.is_held = False
         self._open.setText("Open")
         self._controls.setEnabled(False)
         self._message.setText(text)
@@ -272,8 +274,8 @@ class MixerWidget(DockedWidget):
 
     def add_map(self, block: int, index: int) -> None:
         """Add alpha of a block and dilation as a layer."""
-        if self._opened is not None and self._shown.whole is not None:
-            self._opened.add_map(self._shown.whole, block, index)
+        if self._opened is not None:
+            self._shown.add_map(block, index)
 
     def replace_map(self, block: int, index: int, layer: Any) -> None:
         """Use a layer's values in 0..1 (integers: of their type's range) instead of an alpha."""
@@ -304,7 +306,7 @@ class MixerWidget(DockedWidget):
         self._request()
 
     def _follow_paint(self) -> None:
-        if self.state.label_gains:
+        if self.state.labels:
             self._request_soon()
 
     # -- recipes ----------------------------------------------------------------------------
