@@ -1,6 +1,9 @@
 """Every format there and back: pixels, bit depth, and what a file says of its pixels."""
 
+import contextlib
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from PIL.TiffImagePlugin import IFDRational
 
 import napari_kpac as kpac
 from napari_kpac.images import (
+    Metadata,
     description_of,
     open_image,
     read_image,
@@ -324,3 +328,22 @@ def test_an_unfinished_result_leaves_nothing(tmp_path):
         made.out[1] = 3
         made.discard()
     assert [path.name for path in tmp_path.iterdir() if path.name != "own-models"] == []
+
+
+def test_a_folder_that_is_still_written_to_is_removed(tmp_path):
+    """Other chunks may be under way in zarr's threads when one has failed."""
+    target = start_image(tmp_path / "a.zarr", (40, 60), np.dtype(np.uint8), Metadata())
+    (folder,) = tmp_path.iterdir()
+    last = time.monotonic() + 0.3
+
+    def write_chunks():
+        while time.monotonic() < last:
+            with contextlib.suppress(OSError):
+                (folder / "c").mkdir(parents=True, exist_ok=True)
+                (folder / "c" / "0").write_bytes(b"chunk")
+
+    thread = threading.Thread(target=write_chunks)
+    thread.start()
+    target.discard()
+    thread.join()
+    assert list(tmp_path.iterdir()) == []

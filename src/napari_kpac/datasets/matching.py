@@ -34,7 +34,7 @@ def check_problems(problems: Problems, *, skip_bad: bool, left: int) -> None:
     lines = [f"{path}: {why}" for path, why in problems.items()]
     more = len(lines) - MAX_NAMED_FILES
     named = "\n  ".join(lines[:MAX_NAMED_FILES] + ([f"and {more} more"] if more > 0 else []))
-    advice = "nothing else is there" if skip_bad else "fix them, or skip bad files"
+    advice = "nothing else is there" if skip_bad else "fix them, or skip bad files (skip_bad)"
     raise FileError(f"{len(lines)} file(s) cannot be used; {advice}:\n  {named}")
 
 

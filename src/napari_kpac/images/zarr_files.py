@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ RECIPE_ATTRIBUTE = "napari_kpac"
 CHUNK_SIDE_PX = 512
 MAX_CHUNK_BYTES = 4_000_000_000
 """Codecs know no larger ones."""
+MAX_REMOVALS = 40
+REMOVAL_PAUSE_S = 0.05
+"""Between attempts to remove a folder that is still being written to."""
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 _TYPES = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 
@@ -116,8 +120,15 @@ class ZarrTarget:
             self.discard()
 
     def discard(self) -> None:
-        """Remove the unfinished folder."""
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        """Remove the unfinished folder.
+
+        Where one chunk could not be written, zarr's threads may still be at work on others.
+        """
+        for _ in range(MAX_REMOVALS):
+            if not self.temporary.exists():
+                return
+            shutil.rmtree(self.temporary, ignore_errors=True)
+            time.sleep(REMOVAL_PAUSE_S)
 
     def _describe_image(self, attributes: dict[str, Any]) -> None:
         """Describe the one resolution that was written, in the place of all there were."""
