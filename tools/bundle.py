@@ -1,13 +1,12 @@
 """Add a trained model, with its card, to those that ship with the package.
 
+    python tools/measure_model.py run/best.safetensors --photos PHOTOS --pairs PAIRS -o measured
     python tools/bundle.py run/best.safetensors --name kpac-3level --photos PHOTOS MORE_PHOTOS \
-        --pairs REAL_PAIRS --summary report/summary.json --real-summary real/summary.json \
-        --training "what it was trained with"
+        --pairs PAIRS --measured measured --training "what it was trained with"
 
-The figures come from the summary of ``napari-kpac evaluate --dataset synthetic --noise 0,1,3
--o report``, for the same model; those of real pairs from ``napari-kpac evaluate --dataset pairs
---fit-exposure -o real``; the licences from the MANIFEST.csv of each folder. Weights are stored as
-float16; that this does not show is checked on images and printed.
+The figures come from the first command, for the same model; the licences from the MANIFEST.csv of
+each folder. Weights are stored as float16; that this does not show is checked on images and
+printed.
 """
 
 from __future__ import annotations
@@ -24,12 +23,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from measure_model import MICROSCOPY, REAL_PAIRS, SCENES, UNIFORM
 from skimage import data
 
 import napari_kpac as kpac
 from napari_kpac.core.files import replacing
 from napari_kpac.datasets.matching import MANIFEST
 from napari_kpac.evaluation.attention import muting_columns
+from napari_kpac.evaluation.report import SUMMARY
+from napari_kpac.evaluation.sliders import dilations_of, slider_columns
 from napari_kpac.weights import ModelCard, read_network, save_network, tensors_sha256
 from napari_kpac.weights.catalogue import BUNDLED as FOLDER
 from napari_kpac.weights.catalogue import SUMS
@@ -57,8 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders: dict[str, Any] = {"type": Path, "nargs": "+", "action": "extend", "metavar": "DIR"}
     parser.add_argument("--photos", required=True, help="sharp photographs", **folders)
     parser.add_argument("--pairs", default=[], help="real pairs", **folders)
-    parser.add_argument("--summary", type=Path, required=True)
-    parser.add_argument("--real-summary", type=Path, help="of real pairs that were kept apart")
+    parser.add_argument("--measured", type=Path, required=True, help="folder of measure_model.py")
     parser.add_argument("--training", default="", help="instead of what the run's card says")
     given = parser.parse_args(arguments)
 
@@ -66,9 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     what = f"KPAC with {net.config.levels} levels and {net.config.blocks} blocks"
     views = "a dual-pixel pair" if net.config.views == 2 else "one image"
     sha256 = tensors_sha256(net.state_dict())
-    figures = _figures(given.summary, sha256)
-    if given.real_summary is not None:
-        figures |= _real_figures(given.real_summary, sha256)
+    figures, sliders = _figures(given.measured / SCENES / SUMMARY, sha256)
+    for folder, read in FURTHER.items():
+        summary = given.measured / folder / SUMMARY
+        if summary.exists():
+            figures |= read(summary, sha256)
     card = replace(
         net.card if isinstance(net.card, ModelCard) else ModelCard(name=given.name),
         name=given.name,
@@ -78,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         licence="BSD-3-Clause",
         training_data=_data(given.photos, given.pairs),
         limits=LIMITS.format(data=f"{SYNTHETIC} and on {REAL}" if given.pairs else SYNTHETIC),
-        figures={name: round(value, 3) + 0.0 for name, value in figures.items()},
+        figures=_rounded(figures),
+        sliders=_rounded(sliders),
     )
     if given.training:
         card = replace(card, training=given.training)
@@ -125,8 +129,8 @@ def _licence(row: Mapping[str, str]) -> str:
     return " ".join(row["licence"].split())
 
 
-def _figures(summary: Path, sha256: str) -> dict[str, float]:
-    """Return the figures of the benchmark, at every noise that was measured."""
+def _figures(summary: Path, sha256: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the figures of the benchmark at every noise that was measured, and of the sliders."""
     clean, *noisy = _lines(summary, sha256)
     means = clean["means"]
     figures = _gains(clean)
@@ -138,7 +142,20 @@ def _figures(summary: Path, sha256: str) -> dict[str, float]:
     figures |= {f"share of the gain through alpha, {name}": share for name, share in shares.items()}
     # Of everything, and of 4 and 5: the costs that do not depend on the network's dilations.
     costs = [name for name in muting_columns((), radius_known=True) if name in means]
-    return figures | {f"{name} (dB)": means[name] for name in costs}
+    figures |= {f"{name} (dB)": means[name] for name in costs}
+    measured = slider_columns(dilations_of(means))
+    return figures, {name: means[name] for name in measured if name in means}
+
+
+def _uniform_figures(summary: Path, sha256: str) -> dict[str, float]:
+    """Return the figures of crops of one radius."""
+    (line,) = _lines(summary, sha256, clean=False)
+    return _gains(line, f", one radius, noise {line['noise']:g} %")
+
+
+def _microscopy_figures(summary: Path, sha256: str) -> dict[str, float]:
+    """Return the figures of microscopy images."""
+    return _gains(_lines(summary, sha256)[0], ", microscopy images")
 
 
 def _gains(line: Mapping[str, Any], tail: str = "") -> dict[str, float]:
@@ -163,8 +180,25 @@ def _real_figures(summary: Path, sha256: str) -> dict[str, float]:
     }
 
 
-def _lines(summary: Path, sha256: str, *, fitted: bool = False) -> list[dict[str, Any]]:
-    """Return the lines that are about these very weights, by noise; the first has none."""
+FURTHER = {
+    UNIFORM: _uniform_figures,
+    MICROSCOPY: _microscopy_figures,
+    REAL_PAIRS: _real_figures,
+}
+"""What reads the figures of the evaluations besides the benchmark, by their folders."""
+
+
+def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) + 0.0 for name, value in figures.items()}
+
+
+def _lines(
+    summary: Path, sha256: str, *, fitted: bool = False, clean: bool = True
+) -> list[dict[str, Any]]:
+    """Return the lines that are about these very weights, by noise.
+
+    Real pairs must have been ``fitted``; with ``clean``, the first line must be without noise.
+    """
     found = json.loads(summary.read_text())
     if fitted and not found["settings"]["options"].get("fit_exposure"):
         raise SystemExit(
@@ -176,7 +210,7 @@ def _lines(summary: Path, sha256: str, *, fitted: bool = False) -> list[dict[str
     lines = [line for line in found["lines"] if line["method"] in names]
     lines.sort(key=lambda line: line["noise"])
     noises = [line["noise"] for line in lines]
-    if not lines or noises[0] != 0 or len(set(noises)) < len(noises):
+    if not lines or (clean and noises[0] != 0) or len(set(noises)) < len(noises):
         raise SystemExit(f"{summary} has no line about this model: evaluate it first")
     return lines
 

@@ -6,7 +6,7 @@ from skimage import data
 from skimage.io import imsave
 from skimage.transform import resize
 
-from napari_kpac import KpacError, defocus
+from napari_kpac import EvaluateOptions, KpacError, defocus
 from napari_kpac.datasets.matching import read_splits
 from napari_kpac.evaluation.benchmark import CROP_SIDE_PX, SyntheticCases, textured
 from napari_kpac.evaluation.metrics import BINS, inside
@@ -104,3 +104,28 @@ def test_dual_pixel_views_share_the_scene(photos):
     # Only on average: each has noise of its own, and the mean is one of light, not of sRGB.
     assert np.abs(np.mean(dual.views, axis=0) - dual.blurred).mean() < 0.01
     assert not np.array_equal(*dual.views)
+
+
+def test_uniform_cases_have_one_radius_each_from_a_continuum(photos):
+    cases = SyntheticCases(photos, blur="uniform")
+    scenes = SyntheticCases(photos)
+    radii = [np.unique(cases[i].radius) for i in range(len(cases))]
+    assert all(each.size == 1 for each in radii)
+    # Multiples of the golden ratio on a logarithmic scale from 1 to 12 px.
+    expected = [12 ** (0.6180339887498949 * i % 1) for i in range(4)]
+    np.testing.assert_allclose(np.concatenate(radii), expected, rtol=1e-6)
+    for i in range(len(cases)):
+        assert np.array_equal(cases[i].sharp, scenes[i].sharp)
+    inner = (slice(40, -40),) * 2
+    errors = [
+        np.abs(defocus(cases[1].sharp, factor * float(radii[1][0])).image - cases[1].blurred)
+        for factor in (0.8, 1, 1.2)
+    ]
+    means = [error[inner].mean() for error in errors]
+    assert means[1] < 0.01  # noise
+    assert np.argmin(means) == 1
+
+
+def test_uniform_blur_is_for_synthetic_data():
+    with pytest.raises(KpacError, match="goes with kind synthetic, not pairs"):
+        EvaluateOptions(kind="pairs", root="x", blur="uniform")

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from skimage.io import imread
 
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
@@ -15,6 +16,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "bundle.py"
 
 @pytest.fixture
 def bundle(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOL.parent))
     spec = importlib.util.spec_from_file_location("bundle", TOOL)
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
@@ -40,20 +42,30 @@ def corpora(tmp_path):
 
 @pytest.fixture
 def measured(dpdd, folders, tiny_model, tmp_path):
-    """Summaries of the benchmark and of real pairs."""
+    """Evaluations in the folders in which the cards' figures are looked for."""
     given = {"model": (tiny_model,), "lpips": False}
-    known = kpac.EvaluateOptions(kind="dpdd", root=str(dpdd), noise=(0, 1, 3), **given)
-    real = kpac.EvaluateOptions(kind="pairs", root=str(folders), fit_exposure=True, **given)
-    for name, each in (("known", known), ("real", real)):
-        finish(kpac.evaluate(each, tmp_path / name))
-    return [str(tmp_path / name / "summary.json") for name in ("known", "real")]
+    known = {"kind": "dpdd", "root": str(dpdd), **given}
+    options = {
+        "scenes": kpac.EvaluateOptions(noise=(0, 1, 3), sliders=True, **known),
+        "uniform": kpac.EvaluateOptions(noise=(0.3,), **known),
+        "microscopy": kpac.EvaluateOptions(**known),
+        "real": kpac.EvaluateOptions(kind="pairs", root=str(folders), fit_exposure=True, **given),
+    }
+    for name, each in options.items():
+        finish(kpac.evaluate(each, tmp_path / "measured" / name))
+    return tmp_path / "measured"
+
+
+def lines_of(measured, name):
+    lines = json.loads((measured / name / "summary.json").read_text())["lines"]
+    return {line["noise"]: line for line in lines if line["method"] == "tiny"}
 
 
 def test_the_card_has_all_figures_and_licences(bundle, corpora, measured, own_models, tmp_path):
     model = str(own_models / "tiny.safetensors")
     call = [model, "--name", "new", "--version", "2", "--training", "long"]
     call += ["--photos", corpora["photos"], corpora["more"], "--pairs", corpora["pairs"]]
-    bundle.main([*call, "--summary", measured[0], "--real-summary", measured[1]])
+    bundle.main([*call, "--measured", str(measured)])
     card = describe(tmp_path / "bundled" / "new.safetensors").card
     assert card.training_data == (
         "synthetic defocus on 3 sharp photographs, and 2 real pairs. Licences of the photographs:"
@@ -61,21 +73,27 @@ def test_the_card_has_all_figures_and_licences(bundle, corpora, measured, own_mo
     )
     assert "0 to 20 px and on real pairs" in card.limits
     assert "sliders" in card.limits
-    known, real = (json.loads(Path(path).read_text())["lines"] for path in measured)
-    lines = {line["noise"]: line for line in known if line["method"] == "tiny"}
+    lines, real = lines_of(measured, "scenes"), lines_of(measured, "real")[0]
     clean = lines[0]
     expected = {
         "sharp kept (dB)": clean["means"]["sharp kept"],
         "alpha1 ROC AUC": clean["separation"]["alpha1"],
-        "mean gain on real pairs (dB)": real[1]["gains"]["psnr"],
-        "worst gain on real pairs (dB)": real[1]["worst_gain"],
+        "mean gain on real pairs (dB)": real["gains"]["psnr"],
+        "worst gain on real pairs (dB)": real["worst_gain"],
     }
-    for noise, tail in ((0, ""), (1, ", noise 1 %"), (3, ", noise 3 %")):
-        for name, gain in lines[noise]["gains"].items():
+    by_tail = {
+        "": clean,
+        ", noise 1 %": lines[1],
+        ", noise 3 %": lines[3],
+        ", one radius, noise 0.3 %": lines_of(measured, "uniform")[0.3],
+        ", microscopy images": lines_of(measured, "microscopy")[0],
+    }
+    for tail, line in by_tail.items():
+        for name, gain in line["gains"].items():
             if name != "psnr":
                 expected[f"benchmark gain {name[5:]}{tail} (dB)"] = gain
-        if lines[noise]["mean_gain"] is not None:
-            expected[f"benchmark gain 1-8 px{tail} (dB)"] = lines[noise]["mean_gain"]
+        if line["mean_gain"] is not None:
+            expected[f"benchmark gain 1-8 px{tail} (dB)"] = line["mean_gain"]
     for name, share in clean["share_through_alpha"].items():
         expected[f"share of the gain through alpha, {name}"] = share
     for name, cost in clean["means"].items():
@@ -88,28 +106,53 @@ def test_the_card_has_all_figures_and_licences(bundle, corpora, measured, own_mo
     assert dict(card.figures) == {
         name: pytest.approx(value, abs=6e-4) for name, value in expected.items()
     }
+    assert {"won with sliders at 0.5", "input kept with sliders at 0"} < {*card.sliders}
+    assert {"change by muting dilation 5 at 0-1 px", "overshoot with sliders at 1.5"} < {
+        *card.sliders
+    }
+    assert dict(card.sliders) == {
+        name: pytest.approx(clean["means"][name], abs=6e-4) for name in card.sliders
+    }
 
 
-def test_one_folder_and_one_summary_are_enough(bundle, corpora, measured, own_models, tmp_path):
+def test_one_folder_and_the_benchmark_are_enough(bundle, corpora, measured, own_models, tmp_path):
+    for name in ("uniform", "microscopy", "real"):
+        (measured / name / "summary.json").unlink()
     call = [str(own_models / "tiny.safetensors"), "--name", "new", "--photos", corpora["photos"]]
-    bundle.main([*call, "--summary", measured[0]])
+    bundle.main([*call, "--measured", str(measured)])
     card = describe(tmp_path / "bundled" / "new.safetensors").card
     assert card.training_data == (
         "synthetic defocus on 2 sharp photographs. Licences: 1 CC0; 1 MIT"
     )
     assert "real pairs" not in card.limits
-    assert not any("real" in name for name in card.figures)
+    assert not any("real" in name or "one radius" in name for name in card.figures)
 
 
 def test_figures_of_other_weights_or_without_a_fit_are_refused(
     bundle, corpora, measured, own_models, tmp_path
 ):
     call = [str(own_models / "tiny.safetensors"), "--name", "new", "--photos", corpora["photos"]]
+    call += ["--measured", str(measured)]
+    scenes, real = (measured / name / "summary.json" for name in ("scenes", "real"))
+    kept = real.read_text()
+    real.write_text(scenes.read_text())
     with pytest.raises(SystemExit, match="without --fit-exposure"):
-        bundle.main([*call, "--summary", measured[0], "--real-summary", measured[0]])
-    other = json.loads(Path(measured[0]).read_text())
+        bundle.main(call)
+    real.write_text(kept)
+    other = json.loads(scenes.read_text())
     other["settings"]["methods"]["tiny"]["sha256"] = "0" * 64
-    (tmp_path / "other.json").write_text(json.dumps(other))
+    scenes.write_text(json.dumps(other))
     with pytest.raises(SystemExit, match="no line about this model"):
-        bundle.main([*call, "--summary", str(tmp_path / "other.json")])
+        bundle.main(call)
     assert not list((tmp_path / "bundled").iterdir())
+
+
+def test_microscopy_images_come_with_scikit_image(bundle, tmp_path):
+    from measure_model import write_microscopy
+
+    images = sorted(write_microscopy(tmp_path).iterdir())
+    assert len(images) == 8
+    one, turned = imread(images[0]), imread(images[3])
+    assert one.shape[2] == 3
+    assert min(one.shape[:2]) >= 384
+    assert one.shape[:2] == turned.shape[1::-1]

@@ -151,9 +151,9 @@ def _card_text(card: dict[str, Any]) -> str:
     """Return a model card as text, without the fields that are empty."""
     lines = []
     for key, value in card.items():
-        if key == "figures" and value:
+        if key in ("figures", "sliders") and value:
             width = max(map(len, value)) + 2
-            lines.append("figures")
+            lines.append(key)
             lines += [f"  {name:<{width}}{figure:g}" for name, figure in value.items()]
         elif value:
             lines.append(f"{key.replace('_', ' '):<20}{value}")

@@ -5,6 +5,7 @@ Not for: sizes of pixels (detection.files, images).
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -53,6 +54,17 @@ RADIUS_BINS = tuple(RadiusBin(*edges) for edges in pairwise((0, 1, 2, 4, 8, 12))
 """Ranges by which the benchmark reports scores; validations add larger radii."""
 MIN_BIN_SHARE = 0.01
 """Share of an image's pixels from which on it counts in a bin."""
+
+
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+
+
+def spread_radius(index: int, low: float, high: float) -> float:
+    """Return the radius of a case: those of 0, 1, ... fill a range evenly on a logarithmic scale.
+
+    Multiples of the golden ratio, modulo 1, leave no gap however many are taken.
+    """
+    return low * (high / low) ** (GOLDEN_RATIO * index % 1)
 
 
 def short_unit(unit: Any) -> str:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ from napari_kpac.evaluation.metrics import (
     psnr,
     squared_error,
 )
+from napari_kpac.evaluation.sliders import slider_columns, slider_scores
 
 BLURRED_ABOVE_PX = 2.0
 SHARP_BELOW_PX = 0.5
@@ -114,11 +116,14 @@ def muting_columns(dilations: Sequence[int], *, radius_known: bool) -> list[str]
     ]
 
 
-def attention_columns(networks: Iterable[ModelMethod], *, radius_known: bool) -> list[str]:
+def attention_columns(
+    networks: Iterable[ModelMethod], *, radius_known: bool, sliders: bool = False
+) -> list[str]:
     """Return the names of all scores that :func:`examine` may find for these networks."""
     dilations = sorted({d for network in networks for d in network.config.dilations})
     first = [SHARP_KEPT] if radius_known else []
-    return [*first, *muting_columns(dilations, radius_known=radius_known)]
+    last = slider_columns(dilations) if sliders else []
+    return [*first, *muting_columns(dilations, radius_known=radius_known), *last]
 
 
 class Examined(NamedTuple):
@@ -130,7 +135,12 @@ class Examined(NamedTuple):
 
 
 def examine(
-    network: ModelMethod, pair: Pair, focused: Pair | None = None, *, fit: bool = False
+    network: ModelMethod,
+    pair: Pair,
+    focused: Pair | None = None,
+    *,
+    fit: bool = False,
+    sliders: bool = False,
 ) -> Examined:
     """Deblur an image, with alphas muted too, and look at the attention where radii are known.
 
@@ -145,6 +155,8 @@ def examine(
         the pair, without noise.
     fit
         Fit gain and offset of each channel to the truth before costs are computed.
+    sliders
+        Measure what the sliders do as well; the radius must be known.
     """
     from napari_kpac.engine import Modulation
 
@@ -155,16 +167,30 @@ def examine(
     with closing(network.session(pair.blurred, pair.views)) as session:
         plain = session.render()
         if network.config.scale_attention:
+
+            @lru_cache(maxsize=len(network.config.dilations) + 2)
+            def rendered(gains: tuple[float, ...]) -> Floats:
+                image: Floats = session.render(Modulation(gains=gains)).image
+                return image
+
             before = error(plain.image)
             places = _places(pair.radius)
             for name, gains, tried in mutings(
                 network.config.dilations, radius_known=pair.radius is not None
             ):
-                after = error(session.render(Modulation(gains=gains)).image)
+                after = error(rendered(tuple(gains)))
                 for place in tried:
                     if place in places:
                         lost = _psnr_lost(before[places[place]], after[places[place]])
                         scores[cost_column(name, place)] = lost
+            if sliders:
+                masks = {where: places.get(bin_place(where)) for where in BINS}
+                scores |= slider_scores(
+                    lambda gains: rendered(tuple(gains)),
+                    pair,
+                    network.config.dilations,
+                    {where: mask for where, mask in masks.items() if mask is not None},
+                )
     # Without an error there is no PSNR of which something could be lost.
     scores = {name: lost for name, lost in scores.items() if not np.isnan(lost)}
     if pair.radius is None:

@@ -9,6 +9,9 @@ radii that a case has to fill go round, each at its own pace, so that all meet; 
 open is drawn from a seed of the photograph's place in the list. A radius map goes up to twice its
 bin, 12 px at most, and is drawn again until a quarter of the crop lies in the bin. Noise is mild,
 as in ``synthesise``; nothing is brighter than white; the result has 8 bits.
+
+Uniform blur instead of scenes: the same crops with a disc of one radius all over each. The radii
+fill 1 to 12 px evenly on a logarithmic scale (multiples of the golden ratio, modulo 1).
 """
 
 from __future__ import annotations
@@ -21,11 +24,20 @@ import numpy.typing as npt
 from scipy.ndimage import gaussian_filter, gaussian_gradient_magnitude
 
 from napari_kpac.core.errors import ConfigError, FileError
+from napari_kpac.core.units import spread_radius
 from napari_kpac.datasets.options import SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.datasets.photographs import photos_of_split, read_photo
 from napari_kpac.evaluation.metrics import BINS, Mask, inside
-from napari_kpac.optics import aperture, defocus, radius_map, random_aperture, scene
+from napari_kpac.evaluation.options import Blur
+from napari_kpac.optics import (
+    Aperture,
+    aperture,
+    defocus,
+    radius_map,
+    random_aperture,
+    scene,
+)
 from napari_kpac.optics.pixels import to_unit
 
 DERIVATIVE_SIGMA_PX = 1.0
@@ -52,6 +64,7 @@ MIN_FILLED = 0.25
 """Share of a crop's pixels whose radius lies in the bin that the case has to fill."""
 MAX_DRAWS = 200
 """Radius maps that are tried."""
+UNIFORM_RADII_PX = (1.0, BINS[-1].high)
 MAX_SHOT, MAX_READ = SensorOptions.shot, SensorOptions.read
 """Noise; see ``napari_kpac.optics.synthesis.Noise``."""
 
@@ -71,6 +84,8 @@ class SyntheticCases:
         Another seed makes another benchmark.
     dual
         Make the dual-pixel views as well.
+    blur
+        ``scenes`` with depth, or ``uniform``: one radius all over each crop.
     """
 
     def __init__(
@@ -81,12 +96,14 @@ class SyntheticCases:
         limit: int | None = None,
         seed: int = 0,
         dual: bool = False,
+        blur: Blur = "scenes",
     ) -> None:
         if limit is not None and limit < 1:
             raise ConfigError(f"at least one photograph is needed, not {limit}")
         self._photos = photos_of_split(root, split)[:limit]
         self._seed = seed
         self.dual = dual
+        self._blur = blur
         self._photo = lru_cache(maxsize=1)(_read_photo)
 
     def __len__(self) -> int:
@@ -111,19 +128,11 @@ class SyntheticCases:
             slice(min(start, MARGIN_PX), min(start, MARGIN_PX) + CROP_SIDE_PX)
             for start in (top, left)
         )
-        kinds = len(scene.KINDS)
-        wanted = BINS[index % len(BINS)]
-        for _ in range(MAX_DRAWS):
-            radius = radius_map(
-                (wide.shape[0], wide.shape[1]),
-                rng,
-                largest=min(2 * wanted.high, BINS[-1].high),
-                kind=scene.KINDS[index % kinds],
-            )
-            filled = inside(radius[rows, columns], *wanted)
-            if filled is not None and filled.mean() >= MIN_FILLED:
-                break
-        opening = random_aperture(rng, aperture.KINDS[(index + index // kinds) % kinds])
+        size = (wide.shape[0], wide.shape[1])
+        if self._blur == "uniform":
+            radius, opening = _uniform(size, index), Aperture("disc")
+        else:
+            radius, opening = _scene(size, (rows, columns), index, rng)
         shot, read = rng.uniform(0, 1, 2) * (MAX_SHOT, MAX_READ)
         made = defocus(
             wide,
@@ -147,6 +156,30 @@ class SyntheticCases:
             views=(views[0], views[1]) if views else None,
             radius=np.ascontiguousarray(made.radius[rows, columns]),
         )
+
+
+def _uniform(size: tuple[int, int], index: int) -> Floats:
+    """Return a map of the one radius of a case."""
+    return np.full(size, spread_radius(index, *UNIFORM_RADII_PX), np.float32)
+
+
+def _scene(
+    size: tuple[int, int], crop: tuple[slice, slice], index: int, rng: np.random.Generator
+) -> tuple[Floats, Aperture]:
+    """Draw the radius map of a case, with its bin filled where it is cropped, and its aperture."""
+    kinds = len(scene.KINDS)
+    wanted = BINS[index % len(BINS)]
+    for _ in range(MAX_DRAWS):
+        radius = radius_map(
+            size,
+            rng,
+            largest=min(2 * wanted.high, BINS[-1].high),
+            kind=scene.KINDS[index % kinds],
+        )
+        filled = inside(radius[crop], *wanted)
+        if filled is not None and filled.mean() >= MIN_FILLED:
+            break
+    return radius, random_aperture(rng, aperture.KINDS[(index + index // kinds) % kinds])
 
 
 def _read_photo(path: Path) -> Floats:

@@ -15,6 +15,8 @@ from napari_kpac.datasets.options import DataOptions
 MethodName = Literal["ebdb", "wiener", "richardson-lucy", "unsharp"]
 """Methods without a network."""
 METHODS: tuple[MethodName, ...] = get_args(MethodName)
+Blur = Literal["scenes", "uniform"]
+"""What the crops of the synthetic benchmark are blurred by."""
 SSIMPreset = Literal["default", "paper"]
 """How SSIM is scaled, see :func:`napari_kpac.evaluation.metrics.ssim`."""
 SSIM_PRESETS: tuple[SSIMPreset, ...] = get_args(SSIMPreset)
@@ -53,6 +55,14 @@ class EvaluateOptions(DataOptions):
         "fit gain and offset of each channel to the sharp image before scores are computed, "
         "since images of real pairs differ in exposure",
     )
+    blur: Blur = option(
+        "scenes",
+        "synthetic: scenes with depth, or uniform, a disc of one radius all over each crop",
+        choices=get_args(Blur),
+    )
+    sliders: bool = option(
+        False, "measure what the sliders of each model do as well, where the radius is known"
+    )
     ssim: SSIMPreset = option("default", "scale of SSIM: default, or paper (not comparable)")
     lpips: bool = option(True, "measure LPIPS too, where its package and weights are there")
     limit: int | None = option(None, "use only the first images or photographs", int)
@@ -76,6 +86,8 @@ class EvaluateOptions(DataOptions):
             raise ConfigError(f"ssim={self.ssim!r}: must be {' or '.join(SSIM_PRESETS)}")
         if self.fit_exposure and self.kind == "cuhk":
             raise ConfigError("fit_exposure goes with pairs of images, not cuhk")
+        if self.blur != "scenes" and self.kind != "synthetic":
+            raise ConfigError(f"blur={self.blur!r} goes with kind synthetic, not {self.kind}")
         if self.limit is not None and self.limit < 1:
             raise ConfigError(f"limit={self.limit}: must be 1 or more")
         if self.seed < 0:

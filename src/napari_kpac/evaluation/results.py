@@ -33,6 +33,7 @@ from napari_kpac.evaluation.attention import (
 )
 from napari_kpac.evaluation.methods import INPUT
 from napari_kpac.evaluation.metrics import BINS, GAIN_BINS, column
+from napari_kpac.evaluation.options import EvaluateOptions
 
 RESULTS = "results.csv"
 SETTINGS = "settings.json"
@@ -138,6 +139,9 @@ class Results:
         old = before.get("settings", {})
         if OLD_IMAGES in old:
             old[IMAGES] = old.pop(OLD_IMAGES)
+        if "options" in old:
+            # Those that did not exist then were as they are by default.
+            old["options"] = _defaults() | old["options"]
         if before != record:
             raise ConfigError(
                 f"{path.parent} holds an evaluation with other settings; use the same again, "
@@ -172,6 +176,11 @@ class Results:
     def _samples_file(self, key: Key) -> Path:
         digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         return (self.folder or Path()) / SAMPLES / f"{digest}.npz"
+
+
+def _defaults() -> dict[str, Any]:
+    """Return the default values of the options that later versions added."""
+    return {name: getattr(EvaluateOptions, name) for name in ("blur", "sliders")}
 
 
 def _csv_line(cells: Sequence[str]) -> bytes:

@@ -114,11 +114,20 @@ class PairStudy(Study):
         self.lpips_missing = metrics.why_no_lpips() if options.lpips else "not asked for"
         self._lpips = None if self.lpips_missing else metrics.lpips_measure()
         radius_known = self.pair(0, options.noise[0]).radius is not None
+        if options.sliders and not radius_known:
+            raise ConfigError(
+                "what sliders do is measured by the radius of the blur, which is not known here;"
+                " choose synthetic data, or leave sliders out"
+            )
         self.columns = [
             *("psnr", "ssim", "mae"),
             *([] if self.lpips_missing else ["lpips"]),
             *(metrics.bin_columns() if radius_known else []),
-            *(attention_columns(models, radius_known=radius_known) if models else []),
+            *(
+                attention_columns(models, radius_known=radius_known, sliders=options.sliders)
+                if models
+                else []
+            ),
         ]
 
     def measure(self, index: int) -> Row:
@@ -128,7 +137,8 @@ class PairStudy(Study):
         pair = self.pair(number, noise)
         if isinstance(method, ModelMethod):
             focused = with_noise(in_focus(pair), noise, (self.options.seed, number))
-            found = examine(method, pair, focused, fit=self.options.fit_exposure)
+            fit, sliders = self.options.fit_exposure, self.options.sliders
+            found = examine(method, pair, focused, fit=fit, sliders=sliders)
         else:
             samples = sample_variance(pair) if method is INPUT else None
             found = Examined(method.restore(pair.blurred, pair.views), {}, samples)
@@ -180,6 +190,7 @@ def _open(options: EvaluateOptions) -> Pairs:
         limit=options.limit,
         seed=options.seed,
         dual=options.dual,
+        blur=options.blur,
     )
 
 

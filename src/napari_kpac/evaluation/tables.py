@@ -21,6 +21,16 @@ from napari_kpac.evaluation.attention import (
 from napari_kpac.evaluation.methods import INPUT
 from napari_kpac.evaluation.metrics import BINS, MEASURES, column
 from napari_kpac.evaluation.results import ALL_PIXELS, ONE_TO_EIGHT_PX, Line
+from napari_kpac.evaluation.sliders import (
+    CHANGE,
+    GAINS,
+    INPUT_KEPT,
+    WON,
+    change_column,
+    dilations_of,
+    overshoot_column,
+    won_column,
+)
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.study import Evaluation
@@ -48,7 +58,7 @@ def decimal(value: float | None, digits: int) -> str:
 
 def score_text(scores: Mapping[str, float], name: str) -> str:
     """Return the text of a score with as many digits as mean something."""
-    in_decibels = name.startswith(("psnr", SHARP_KEPT, COST))
+    in_decibels = name.startswith(("psnr", SHARP_KEPT, COST, WON, CHANGE, INPUT_KEPT))
     return decimal(scores.get(name), 2 if in_decibels else 4)
 
 
@@ -70,6 +80,8 @@ def tables_of(found: Evaluation) -> list[Table]:
         tables.append(_through_alpha(lines, binned=binned))
     if binned:
         tables += _by_radius(lines)
+    if found.options.sliders:
+        tables += _sliders(lines)
     return [*tables, _paper_quality(found)]
 
 
@@ -179,6 +191,46 @@ def _muting(lines: Sequence[Line]) -> Table:
         rows,
         "muted in every block; mean over the images that have 1 % of their pixels there",
     )
+
+
+def _sliders(lines: Sequence[Line]) -> list[Table]:
+    """Return what all sliders do together, and what each one changes, by radius."""
+    places = (*BINS, None)
+    steered = [line for line in lines if INPUT_KEPT in line.means]
+    together = [
+        (
+            *(line.method, f"{line.noise:g}", f"{gain:g}"),
+            *(score_text(line.means, won_column(gain, where)) for where in places),
+            decimal(line.means[overshoot_column(gain)], 2),
+            score_text(line.means, INPUT_KEPT) if gain == 0 else "-",
+        )
+        for line in steered
+        for gain in GAINS
+    ]
+    one_by_one = [
+        (
+            *(line.method, f"{line.noise:g}", str(dilation)),
+            *(score_text(line.means, change_column(dilation, where)) for where in places),
+        )
+        for line in steered
+        for dilation in dilations_of(line.means)
+    ]
+    headings = (*BIN_HEADINGS, ALL_PIXELS)
+    return [
+        Table(
+            "All sliders together: PSNR above the input's by radius, in dB",
+            ("method", "noise %", "sliders at", *headings, "overshoot %", "input kept (dB)"),
+            together,
+            "overshoot: values that leave the range of the sharp image around them by more than 4"
+            " grey levels; input kept: the result with all sliders at 0 against the input",
+        ),
+        Table(
+            "One slider at 0: change of the result by radius, in grey levels",
+            ("method", "noise %", "dilation", *headings),
+            one_by_one,
+            "root mean square, white being 255",
+        ),
+    ]
 
 
 def _paper_quality(found: Evaluation) -> Table:

@@ -6,7 +6,6 @@ exchanging data. Not for: where pairs come from (datasets).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.options import select_options
+from napari_kpac.core.units import spread_radius
 from napari_kpac.datasets.folders import open_pairs
 from napari_kpac.datasets.matching import read_splits
 from napari_kpac.datasets.options import Augmentation, DataOptions
@@ -36,8 +36,6 @@ from napari_kpac.training.options import SHARES, TrainKind, TrainOptions
 TRAINING, VALIDATION, REAL, STEERING, NOISE = range(5)
 """Streams of random numbers."""
 VALIDATED_RADII_PX = (0.7, 16.0)
-GOLDEN = (math.sqrt(5) - 1) / 2
-"""Multiples of this, modulo 1, fill an interval evenly."""
 STEERING_KINDS = ("alike", "dilations", "mutes", "patches")
 """Gains that are all alike; one for each dilation; mutes of single branches; a mask alone."""
 ZERO_SHARE = 0.2
@@ -287,7 +285,7 @@ def _open_mixed(options: TrainOptions, size: int) -> Data:
     def validation(rng: np.random.Generator, now: TrainOptions, index: int) -> Pair:
         """Make crops of one radius and scenes in turn, at radii that fill a continuum evenly."""
         low, high = (min(radius, max_radius) for radius in VALIDATED_RADII_PX)
-        radius = low * (high / low) ** (GOLDEN * index % 1) if low else 0.0
+        radius = spread_radius(index, low, high) if low else 0.0
         how = replace(PLAIN, radii=(radius,), spread=0.0, shrink=now.shrink, dual=now.dual)
         if index % 2:
             how = replace(how, min_radius=radius, max_radius=radius)

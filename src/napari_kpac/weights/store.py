@@ -44,6 +44,8 @@ class ModelCard:
     limits: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Measured figures by name, for example ``psnr_gain_radius_3``."""
+    sliders: Mapping[str, float] = field(default_factory=dict)
+    """What the sliders were measured to do, by the names of ``evaluation.sliders``."""
     sha256: str = ""
     """Of the tensors (see :func:`tensors_sha256`)."""
 
@@ -51,7 +53,7 @@ class ModelCard:
         check_name(self.name)
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name == "figures":
+            if item.name in ("figures", "sliders"):
                 fits = isinstance(value, Mapping) and all(
                     isinstance(key, str) and _is_text(key) and is_number(number)
                     for key, number in value.items()
@@ -63,7 +65,7 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {**asdict(self), "figures": dict(self.figures)}
+        return {**asdict(self), "figures": dict(self.figures), "sliders": dict(self.sliders)}
 
     @classmethod
     def from_dict(cls, values: Any) -> ModelCard:
