@@ -7,8 +7,19 @@ python tools/model_cards.py --check  # fail where the page is not what it should
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
+from napari_kpac.core.units import RADIUS_BINS
+from napari_kpac.evaluation.sliders import (
+    GAINS,
+    INPUT_KEPT,
+    change_column,
+    dilations_of,
+    overshoot_column,
+    won_column,
+)
+from napari_kpac.evaluation.tables import decimal
 from napari_kpac.network import count_parameters
 from napari_kpac.weights import ModelEntry, load, models
 
@@ -20,7 +31,7 @@ installed, `napari-kpac models show NAME` shows a card. They were trained with `
 ({doc}`/howto/training`) and measured with
 
 ```text
-napari-kpac evaluate --dataset synthetic --root PHOTOS --split val --model NAME
+python tools/measure_model.py NAME --photos PHOTOS --pairs REAL_PAIRS -o measured
 ```
 
 on photographs that were kept apart. {doc}`/howto/evaluation` says what the figures mean. The
@@ -54,10 +65,48 @@ def _section(entry: ModelEntry) -> str:
         "|---|---|",
         *(f"| {name} | {value:g} |" for name, value in card.figures.items()),
         "",
+        *(_sliders(card.sliders) if card.sliders else []),
         f"SHA-256 of the weights: `{card.sha256}`",
         "",
     ]
     return "\n".join(lines)
+
+
+def _sliders(measured: Mapping[str, float]) -> list[str]:
+    """Return two tables: of all sliders together, and of each one muted."""
+    bins = " | ".join(f"{where.label} px" for where in RADIUS_BINS)
+    return [
+        "All sliders together, PSNR above the input's in dB, and values that overshoot in %:",
+        "",
+        f"| sliders at | {bins} | overshoot |",
+        f"|---|{'---|' * (len(RADIUS_BINS) + 1)}",
+        *(
+            _row(
+                f"{gain:g}",
+                *(measured.get(won_column(gain, where)) for where in RADIUS_BINS),
+                measured.get(overshoot_column(gain)),
+            )
+            for gain in GAINS
+        ),
+        "",
+        f"With all sliders at 0 the result is the input to {measured[INPUT_KEPT]:.1f} dB. One"
+        " slider at 0 changes the result by so many grey levels (root mean square):",
+        "",
+        f"| dilation | {bins} |",
+        f"|---|{'---|' * len(RADIUS_BINS)}",
+        *(
+            _row(
+                str(dilation),
+                *(measured.get(change_column(dilation, where)) for where in RADIUS_BINS),
+            )
+            for dilation in dilations_of(measured)
+        ),
+        "",
+    ]
+
+
+def _row(first: str, *values: float | None) -> str:
+    return f"| {first} | {' | '.join(decimal(value, 2) for value in values)} |"
 
 
 def main() -> None:
