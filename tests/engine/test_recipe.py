@@ -52,7 +52,7 @@ BROKEN = {
     "no json": lambda text: text[:-10],
     "a list": lambda text: "[]",
     "another format": lambda text: text.replace("napari-kpac-recipe", "soup"),
-    "a later version": lambda text: text.replace('"version": 1', '"version": 2'),
+    "a later version": lambda text: text.replace('"version": 1', '"version": 3'),
     "unknown option": lambda text: text.replace('"tile"', '"tiles"'),
     "bad option": lambda text: text.replace('"tile": "auto"', '"tile": -4'),
     "bad gains": lambda text: text.replace("0.75", '"loud"'),

@@ -57,6 +57,7 @@ from napari_kpac.engine.pixels import (
     PixelRange,
     PlaneReader,
     Rect,
+    Strength,
     check_finite,
     enlarged,
     resolve_range,
@@ -174,7 +175,7 @@ class Job:
         if pixel_range is None:
             check_finite(self.layout, sources)
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
-        self.modulation.check(self.net.config, self.layout.size)
+        self.modulation.check(self.net.config, self.layout.size, self.layout.leading)
         self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
         budget = parse_memory(options.memory, free_memory(self.device))
         self.by_chunk = (
@@ -283,13 +284,14 @@ class Job:
             False: only alpha and beta are wanted; no pixels are made.
         """
         target = plane_output(self.layout, plane) if out is None and decode else out
+        modulation = self.modulation.at(plane.indices[0])
 
         def attempt() -> Steps[tuple[Maps, Maps]]:
             plan, done = self.plan, count(1)
             total = plan.steps if decode else plan.tile_count + 1
             mods = None
-            if not self.modulation.is_neutral:
-                mods = block_modulations(self.modulation, self.net.config, reader.padded)
+            if not modulation.is_neutral:
+                mods = block_modulations(modulation, self.net.config, reader.padded)
             with closing(self.stages(reader)) as stages:
                 for _ in stages.encode():
                     yield Progress(next(done), total, "encode")
@@ -298,7 +300,8 @@ class Job:
                 for tile in plan.tiles() if decode else ():
                     rect = tile.clipped(reader.height, reader.width)
                     residual = stages.decode(entered, tile)[:, :, : rect.height, : rect.width]
-                    _write(self, plane, rect, reader, residual, target, alone=out is None)
+                    strength = modulation.strength_in(rect)
+                    _write(self, plane, rect, reader, residual, strength, target, out is None)
                     yield Progress(next(done), total, "decode")
             return as_numpy(torch.cat(alphas)), as_numpy(torch.cat(betas))
 
@@ -349,6 +352,7 @@ class ClassicalJob:
         check_classical(self.modulation)
         self.first = as_array(image)
         self.layout = layout_for(self.first, options)
+        self.modulation.check_labels(self.layout.size, self.layout.leading)
         if pixel_range is None:
             check_finite(self.layout, (self.first,))
             if recorded is not None:
@@ -375,7 +379,8 @@ class ClassicalJob:
         change = 2 * (np.asarray(found.image, np.float32) - unit)
         change = change.reshape(*change.shape[:2], reader.channels)
         residual = torch.from_numpy(change).permute(2, 0, 1)[None].expand(1, 3, -1, -1)
-        _write(self, plane, rect, reader, residual, target, alone=out is None)
+        strength = self.modulation.at(plane.indices[0]).strength_in(rect)
+        _write(self, plane, rect, reader, residual, strength, target, out is None)
         environment = {"range": asdict(self.range), "napari_kpac": _version()}
         return PlaneResult(
             Recipe(self.options, self.modulation, "", "", environment),
@@ -414,13 +419,13 @@ def _write(
     rect: Rect,
     reader: PlaneReader,
     residual: Tensor,
+    strength: Strength,
     target: Any,
-    *,
     alone: bool,
 ) -> None:
     """Write the deblurred pixels of a rectangle to the image, or to an array of the plane alone."""
-    change = residual * job.modulation.strength
-    pixels = restore_pixels(reader, job.first, plane, rect, change, np.dtype(target.dtype))
+    dtype = np.dtype(target.dtype)
+    pixels = restore_pixels(reader, job.first, plane, rect, residual, dtype, strength)
     write_plane(target, plane, rect.slices, pixels, alone=alone)
 
 

@@ -6,7 +6,7 @@ Not for: running it (bottleneck.py, session.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.core.errors import ConfigError
-from napari_kpac.engine.pixels import Rect
+from napari_kpac.engine.arrays import as_array
+from napari_kpac.engine.pixels import Rect, Strength
 from napari_kpac.network import KPACConfig
 
 MAX_GAIN = 100.0
@@ -36,11 +37,16 @@ class Modulation:
         Alphas to replace before the gains act: ``{(block, i): value}`` with block and i as
         in the paper, counted from 1; the value is a number or a map of the image's size.
     labels
-        An integer image of the same height and width.
+        An integer image of the same height and width. For a stack it may have the stack's
+        leading axes, so that every plane has labels of its own; an axis of one entry counts for
+        all planes along it. Lazy arrays are read plane by plane.
     label_gains
         ``{label: gains}``: inside that label these gains stand in for ``gains``.
     strength
-        Factor of the residual: 0 gives the input, 1 the network's result.
+        Factor of the residual: 0 gives the input, bit by bit, 1 the network's result.
+    label_strength
+        ``{label: strength}``: inside that label this stands in for ``strength``. It acts on
+        the pixels of the label and on no other, while gains also reach a little beyond.
     """
 
     gains: Gains | None = None
@@ -48,21 +54,23 @@ class Modulation:
     labels: npt.NDArray[Any] | None = None
     label_gains: Mapping[int, Gains] = field(default_factory=dict)
     strength: float = 1.0
+    label_strength: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, gains in self._named_gains().items():
             _check_gains(gains, name)
-        strength = self.strength
-        if not isinstance(strength, int | float | np.number) or not 0 <= strength <= MAX_GAIN:
-            raise ConfigError(f"strength={strength!r}: must be a number from 0 to {MAX_GAIN:g}")
-        if self.label_gains and self.labels is None:
-            raise ConfigError("label_gains need a label image: give labels=")
+        _check_strength(self.strength, "strength")
+        for label, strength in self.label_strength.items():
+            _check_strength(strength, f"label_strength[{label}]")
+        for name in ("label_gains", "label_strength"):
+            if getattr(self, name) and self.labels is None:
+                raise ConfigError(f"{name} need a label image: give labels=")
         if self.labels is not None:
-            labels = np.asarray(self.labels)
-            if labels.ndim != 2 or labels.dtype.kind not in "uib":
+            labels = as_array(self.labels)
+            if len(labels.shape) < 2 or np.dtype(labels.dtype).kind not in "uib":
                 raise ConfigError(
                     f"labels must be an integer image of height and width, got {labels.dtype} "
-                    f"of shape {labels.shape}"
+                    f"of shape {tuple(labels.shape)}"
                 )
         for (block, index), value in self.override.items():
             values = np.asarray(value, dtype=np.float64)
@@ -82,8 +90,45 @@ class Modulation:
         plain = self.gains is None or bool((np.asarray(self.gains) == 1).all())
         return plain and not self.override and not self.label_gains
 
-    def check(self, config: KPACConfig, size: tuple[int, int] | None = None) -> None:
-        """Raise unless this fits a network, and an image of that size."""
+    def at(self, index: tuple[int, ...]) -> Modulation:
+        """Return the modulation of one plane of a stack, with that plane's labels."""
+        if self.labels is None or len(np.shape(self.labels)) == 2:
+            return self
+        labels = as_array(self.labels)
+        place = tuple(0 if size == 1 else n for size, n in zip(labels.shape, index, strict=False))
+        return replace(self, labels=np.asarray(labels[place]))
+
+    def strength_in(self, rect: Rect) -> Strength:
+        """Return the strength in a rectangle of a plane: a map where labels have their own."""
+        own = {k: value for k, value in self.label_strength.items() if value != self.strength}
+        if not own:
+            return float(self.strength)
+        labels = np.asarray(self.labels)[rect.slices]
+        found = np.full(labels.shape, self.strength, np.float64)
+        for label, strength in own.items():
+            found[labels == label] = strength
+        return found
+
+    def check_labels(self, size: tuple[int, int], leading: tuple[int, ...] = ()) -> None:
+        """Raise unless the labels fit an image of that size, or a stack with leading axes."""
+        if self.labels is None:
+            return
+        shape = tuple(np.shape(self.labels))
+        own = shape[:-2]
+        fits = not own or (
+            len(own) == len(leading)
+            and all(n in (1, whole) for n, whole in zip(own, leading, strict=True))
+        )
+        if shape[-2:] != size or not fits:
+            raise ConfigError(f"labels have shape {shape}, the image has {(*leading, *size)}")
+
+    def check(
+        self,
+        config: KPACConfig,
+        size: tuple[int, int] | None = None,
+        leading: tuple[int, ...] = (),
+    ) -> None:
+        """Raise unless this fits a network, and an image of that size or a stack of them."""
         shape = (config.blocks, len(config.dilations))
         for name, gains in self._named_gains().items():
             if np.shape(gains) not in (shape, shape[1:]):
@@ -91,8 +136,8 @@ class Modulation:
                     f"{name} has shape {np.shape(gains)}; this network has {shape[0]} block(s) of "
                     f"{shape[1]} dilations, so {shape[1:]} or {shape} is needed"
                 )
-        if size is not None and self.labels is not None and np.shape(self.labels) != size:
-            raise ConfigError(f"labels have shape {np.shape(self.labels)}, the image has {size}")
+        if size is not None:
+            self.check_labels(size, leading)
         for (block, index), value in self.override.items():
             if not (1 <= block <= shape[0] and 1 <= index <= shape[1]):
                 raise ConfigError(
@@ -220,6 +265,11 @@ def _check_gains(gains: Gains, name: str) -> None:
             f"{name}={gains!r}: must be one row of finite numbers up to {MAX_GAIN:g}, or one "
             "row per block"
         )
+
+
+def _check_strength(strength: Any, name: str) -> None:
+    if not isinstance(strength, int | float | np.number) or not 0 <= strength <= MAX_GAIN:
+        raise ConfigError(f"{name}={strength!r}: must be a number from 0 to {MAX_GAIN:g}")
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor
@@ -29,6 +30,8 @@ from napari_kpac.engine.arrays import (
 
 Pixels = Array | ChunkedPlane
 """A plane (H, W, channels), loaded or read as it is needed."""
+Strength = float | npt.NDArray[np.float64]
+"""Factor of a residual: a number, or a map (h, w)."""
 
 LOW_PERCENTILE, HIGH_PERCENTILE = 0.1, 99.9
 MAX_SAMPLES = 4_000_000
@@ -233,23 +236,34 @@ class PlaneReader:
         parts = [self._normalised(image, rows, columns) for image in self._filled]
         return torch.cat(parts, dim=1).contiguous(memory_format=torch.channels_last)
 
-    def restore(self, rect: Rect, residual: Tensor, out_dtype: np.dtype[Any]) -> Array:
-        """Add a residual (1, 3, h, w), already scaled, to the pixels of a rectangle.
+    def restore(
+        self, rect: Rect, residual: Tensor, out_dtype: np.dtype[Any], strength: Strength = 1.0
+    ) -> Array:
+        """Add a residual (1, 3, h, w) times its strength to the pixels of a rectangle.
 
         The rectangle lies within the plane. Values outside the range pass unharmed, NaN
-        stays NaN, integers are rounded and kept within their type.
+        stays NaN, integers are rounded and kept within their type. Where the strength is 0 and
+        the type is that of the image, pixels are the image's own, bit by bit.
         """
         exact = self._working_dtype(out_dtype)
-        change: Array = residual[0].permute(1, 2, 0).numpy().astype(exact)
+        factor = torch.as_tensor(strength, dtype=residual.dtype)
+        change: Array = (residual * factor)[0].permute(1, 2, 0).numpy().astype(exact)
         if self.channels == 1:
             change = change.mean(axis=-1, keepdims=True)
         base = self._base(rect, exact)
         with np.errstate(over="ignore"):
             change *= self.range.half
             pixels: Array = base + change
-        if out_dtype.kind in "ui":
-            return _to_integers(pixels, out_dtype)
-        return _to_floats(pixels, base, out_dtype)
+        found = (
+            _to_integers(pixels, out_dtype)
+            if out_dtype.kind in "ui"
+            else _to_floats(pixels, base, out_dtype)
+        )
+        still = np.asarray(strength) == 0
+        if still.any() and self.base is not None:
+            if np.can_cast(self.base.dtype, out_dtype, "equiv"):
+                np.copyto(found, self.base[rect.slices], where=still[..., None])
+        return found
 
     def _working_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type in which pixels of another are computed."""
@@ -308,12 +322,13 @@ def restore_pixels(
     rect: Rect,
     residual: Tensor,
     dtype: np.dtype[Any],
+    strength: Strength = 1.0,
 ) -> Array:
     """Return the deblurred pixels of a rectangle of a plane, with axes as in ``array``.
 
     The transparency of RGBA is taken from there; for the rest see :meth:`PlaneReader.restore`.
     """
-    pixels = reader.restore(rect, residual, dtype)
+    pixels = reader.restore(rect, residual, dtype, strength)
     if plane.kind == "rgba":
         transparency = np.asarray(array[(*plane.indices[0], *rect.slices, slice(3, 4))])
         pixels = np.concatenate([pixels, transparency.astype(dtype)], axis=-1)

@@ -98,6 +98,8 @@ def upsample(
 
 FORMAT = "napari-kpac-recipe"
 VERSION = 1
+LABEL_STRENGTH_VERSION = 2
+"""Of recipes with a strength per label: earlier releases would leave it out without a word."""
 MAX_TIMES_TOO_WIDE, MAX_TIMES_TOO_NARROW = 64, 8
 """A recorded range is refused where all values lie in such a small part of it, or where the values
 reach so many times further."""
@@ -138,7 +140,7 @@ class Recipe:
         """Return plain values, ready for JSON; images are left out and only mentioned."""
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": LABEL_STRENGTH_VERSION if self.modulation.label_strength else VERSION,
             **self._settings(),
             "fingerprint": self.fingerprint,
             "environment": dict(self.environment),
@@ -146,6 +148,7 @@ class Recipe:
 
     def _settings(self) -> dict[str, Any]:
         modulation = self.modulation
+        strengths = {str(k): float(v) for k, v in modulation.label_strength.items()}
         return {
             "model": {"name": self.model_name, "sha256": self.model_sha256},
             "options": self.options.to_dict(),
@@ -158,6 +161,8 @@ class Recipe:
                 ],
                 "labels": modulation.labels is not None,
                 "label_gains": {str(k): _plain(v) for k, v in modulation.label_gains.items()},
+                # Only where there is one, so that the fingerprints of other recipes stay.
+                **({"label_strength": strengths} if strengths else {}),
             },
         }
 
@@ -178,6 +183,11 @@ class Recipe:
         images = {}
         if self.modulation.labels is not None:
             labels = np.asarray(self.modulation.labels)
+            if labels.ndim != 2:
+                raise RecipeError(
+                    f"labels of shape {labels.shape} are those of a stack, and a recipe keeps those "
+                    "of one image: save it with the labels of one plane"
+                )
             if labels.min(initial=0) < 0 or labels.max(initial=0) > MAX_LEVEL:
                 raise RecipeError(f"labels must lie within 0..{MAX_LEVEL} to be saved in a recipe")
             images["labels"] = labels.astype(np.uint16)
@@ -208,8 +218,11 @@ def load_recipe(path: str | os.PathLike[str]) -> Recipe:
 def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise RecipeError("this is not a napari-kpac recipe")
-    if values.get("version") != VERSION:
-        raise RecipeError(f"recipe version {values.get('version')!r}; this release reads {VERSION}")
+    if values.get("version") not in (VERSION, LABEL_STRENGTH_VERSION):
+        raise RecipeError(
+            f"recipe version {values.get('version')!r}; this release reads {VERSION} and "
+            f"{LABEL_STRENGTH_VERSION}"
+        )
     plain, model, environment = values["modulation"], values["model"], values["environment"]
     override: dict[tuple[int, int], Any] = {}
     for item in plain["override"]:
@@ -226,6 +239,9 @@ def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
         labels=_read_image(_beside(path, "labels")) if plain["labels"] else None,
         label_gains={int(label): gains for label, gains in plain["label_gains"].items()},
         strength=plain["strength"],
+        label_strength={
+            int(label): strength for label, strength in plain.get("label_strength", {}).items()
+        },
     )
     if not isinstance(model["name"], str) or not isinstance(model["sha256"], str):
         raise RecipeError("the recipe names no model")

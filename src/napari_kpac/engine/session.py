@@ -356,8 +356,10 @@ class Session:
         return rect
 
     def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Result:
-        change = part.residual * modulation.strength
-        image = restore_pixels(self._reader, self._job.first, self._plane, rect, change, self.dtype)
+        image = restore_pixels(
+            self._reader, self._job.first, self._plane, rect, part.residual, self.dtype,
+            modulation.strength_in(rect),
+        )  # fmt: skip
         return Result(
             image=image,
             alpha=as_numpy(part.alpha),
