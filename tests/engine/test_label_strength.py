@@ -130,7 +130,7 @@ def test_recipes_keep_it_and_earlier_ones_are_read(tmp_path):
     assert plain.to_dict()["version"] == 1
     assert "label_strength" not in plain.to_dict()["modulation"]
     stack = kpac.Modulation(labels=LABELS[None], label_strength={1: 0.0})
-    with pytest.raises(kpac.KpacError, match="a recipe keeps those of one image"):
+    with pytest.raises(kpac.KpacError, match="a recipe keeps those of one"):
         kpac.deblur(image[None], NET, "cpu", modulation=stack).recipe.save(path)
     assert kpac.load_recipe(path).fingerprint == first.recipe.fingerprint
 

@@ -198,6 +198,7 @@ def test_undo_by_key_and_a_recipe_that_replays(
         lambda *_: (str(tmp_path / "look.json"), ""),
     )
     qtbot.mouseClick(mixer._controls.buttons["Save"], LEFT)
+    qtbot.waitUntil(lambda: "Saved" in mixer._message.text(), timeout=WAIT)
     Image.fromarray(image).save(tmp_path / "cup.png")
     call = ["deblur", str(tmp_path / "cup.png"), "-o", str(tmp_path / "out.png")]
     assert main([*call, "--recipe", str(tmp_path / "look.json")]) == 0

@@ -108,7 +108,7 @@ def test_saving_where_nothing_can_be_saved(viewer, docked, tiny_model, image, qt
     qtbot.waitUntil(mixer._controls.isEnabled, timeout=WAIT)
     with mixer._message.showing_errors():
         mixer.save_recipe(tmp_path / "file" / "recipe.json")
-    assert "cannot write" in mixer._message.text()
+    qtbot.waitUntil(lambda: "cannot write" in mixer._message.text(), timeout=WAIT)
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -34,6 +34,11 @@ def open_it(widget, qtbot):
     qtbot.waitUntil(widget._controls.isEnabled, timeout=WAIT)
 
 
+def save(widget, path, qtbot):
+    widget.save_recipe(path)
+    qtbot.waitUntil(lambda: "Saved" in widget._message.text(), timeout=WAIT)
+
+
 def shown(viewer):
     return result_of(viewer, "cup (mixer)").data
 
@@ -150,7 +155,7 @@ def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, image, qtbot, tmp
     mixer._controls.strength.number.setValue(0.8)
     rows = [[0.5, 1, 1, 1, 1], [1, 1, 1, 1.5, 1]]
     expect(viewer, qtbot, image, kpac.Modulation(gains=rows, strength=0.8))
-    mixer.save_recipe(tmp_path / "look.json")
+    save(mixer, tmp_path / "look.json", qtbot)
     Image.fromarray(image).save(tmp_path / "cup.png")
     call = ["deblur", str(tmp_path / "cup.png"), "-o", str(tmp_path / "out.png")]
     assert main([*call, "--recipe", str(tmp_path / "look.json")]) == 0
@@ -172,7 +177,7 @@ def test_what_was_tuned_here_runs_on_a_folder_and_comes_back(viewer, mixer, imag
     mixer._controls.strength.number.setValue(1.2)
     wanted = kpac.Modulation(gains=[[1, 1, 0.25, 1, 1], [1] * 5], strength=1.2)
     expect(viewer, qtbot, image, wanted)
-    mixer.save_recipe(tmp_path / "look.json")
+    save(mixer, tmp_path / "look.json", qtbot)
     photos, out = tmp_path / "photos", tmp_path / "out"
     photos.mkdir()
     images = {"cup": image, "part": image[3:40, :50], "other": image[::-1].copy()}
@@ -376,7 +381,7 @@ def test_a_saved_recipe_says_how_and_not_what(viewer, mixer, qtbot, tmp_path):
     open_it(mixer, qtbot)
     mixer._controls.strength.number.setValue(0.8)
     qtbot.waitUntil(lambda: "cells (mixer)" in viewer.layers, timeout=WAIT)
-    mixer.save_recipe(tmp_path / "look.json")
+    save(mixer, tmp_path / "look.json", qtbot)
     recipe = kpac.load_recipe(tmp_path / "look.json")
     assert recipe.options.range == "auto"
     assert recipe.options.rgb is None

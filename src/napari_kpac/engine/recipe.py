@@ -130,7 +130,9 @@ class Recipe:
         plain["options"] = {k: v for k, v in plain["options"].items() if k not in _WHERE}
         found = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         if self.modulation.labels is not None:
-            found.update(np.asarray(self.modulation.labels).astype(np.int32).tobytes())
+            labels = self.modulation.labels
+            for index in np.ndindex(np.shape(labels)[:-2]):  # those of a stack one by one
+                found.update(np.asarray(labels[index]).astype(np.int32).tobytes())
         for where, value in sorted(self.modulation.override.items()):
             if np.ndim(value):
                 found.update(repr(where).encode() + _levels(value).astype(np.int32).tobytes())
@@ -185,8 +187,8 @@ class Recipe:
             labels = np.asarray(self.modulation.labels)
             if labels.ndim != 2:
                 raise RecipeError(
-                    f"labels of shape {labels.shape} are those of a stack, and a recipe keeps those "
-                    "of one image: save it with the labels of one plane"
+                    f"labels of shape {labels.shape} belong to a stack, and a recipe keeps those of "
+                    "one image: save it with the labels of one plane"
                 )
             if labels.min(initial=0) < 0 or labels.max(initial=0) > MAX_LEVEL:
                 raise RecipeError(f"labels must lie within 0..{MAX_LEVEL} to be saved in a recipe")

@@ -6,9 +6,10 @@ rendering them (widget.py).
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QPoint, Qt, Signal  # type: ignore[attr-defined]
 from qtpy.QtWidgets import (
@@ -26,6 +27,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import LayerBox
+from napari_kpac.widgets.form import Fold
 from napari_kpac.widgets.mixer.state import (
     MAX_STRENGTH,
     WHOLE_IMAGE,
@@ -34,6 +36,18 @@ from napari_kpac.widgets.mixer.state import (
     presets,
 )
 from napari_kpac.widgets.mixer.strip import BetaPlot, NumberSlider, Strip
+from napari_kpac.widgets.mixer.words import (
+    BETA,
+    StripFacts,
+    block_sentence,
+    is_quiet,
+    quiet_sentence,
+    strip_sentence,
+    summary,
+)
+
+if TYPE_CHECKING:
+    from napari_kpac.network import KPACConfig
 
 BUTTONS = {
     "Undo": "Take the last move back (Ctrl+Z).",
@@ -43,6 +57,7 @@ BUTTONS = {
     "Load": "Load settings from a recipe file.",
 }
 
+EXPLANATION_LINES = 3
 THUMBNAIL_DELAY_MS = 30
 """From the image to its thumbnails: one long pause becomes two."""
 
@@ -61,28 +76,51 @@ class MixerControls(QWidget):
 
     def __init__(self, labels: LayerBox, *, live: bool) -> None:
         super().__init__()
+        self.config: KPACConfig | None = None
+        """Of the network whose strips are there."""
         self.strips: list[list[Strip]] = []
         self.betas: list[BetaPlot] = []
+        self.folds: list[Fold] = []
+        """One per block, around its strips; its title is shown where they change nothing."""
+        self._notes: list[QLabel] = []
+        """One per block: why it is folded."""
         self._state = MixerState.neutral(0, 0)
         self._presets: dict[str, tuple[float, ...]] = {}
+        self._chosen_folds: set[int] = set()
+        """Blocks that the user folded or unfolded: they stay so."""
         self.tabs = QTabWidget()
         self.tabs.currentChanged.connect(lambda _: self._show_preset())
+        self.explanation = QLabel()
+        self.explanation.setWordWrap(True)
+        # Room for the longest sentence: nothing may move while the mouse goes over the strips.
+        self.explanation.setMinimumHeight(EXPLANATION_LINES * self.fontMetrics().lineSpacing())
+        self.explanation.setAlignment(Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(self._build_strength())
         layout.addWidget(self.tabs, 1)
+        layout.addWidget(self.explanation)
         layout.addLayout(self._build_rows(labels, live))
         layout.addLayout(self._build_buttons())
 
-    def _build_rows(self, labels: LayerBox, live: bool) -> QGridLayout:
+    def _build_strength(self) -> QHBoxLayout:
         self.strength = NumberSlider(self, Qt.Orientation.Horizontal, MAX_STRENGTH)
         self.strength.slider.setToolTip(
-            "0 shows the input, 1 the network's result, more exaggerates."
+            "0 shows the input, 1 the network's result, more exaggerates. Inside a painted label "
+            "at 0 every pixel is that of the input."
         )
         self.strength.number.setStyleSheet("min-width: 48px; max-width: 70px;")
         self.strength.moved.connect(
-            lambda value: self.moved.emit(replace(self._state, strength=value))
+            lambda value: self.moved.emit(self._state.with_strength(self.label.value(), value))
         )
         self.strength.settled.connect(self.settled)
+        self._strength_title = QLabel("strength")
+        row = QHBoxLayout()
+        for part in (self._strength_title, self.strength.slider, self.strength.number):
+            row.addWidget(part)
+        return row
+
+    def _build_rows(self, labels: LayerBox, live: bool) -> QGridLayout:
         self.preset = QComboBox()
         self.preset.setToolTip("Set all gains of the block on display (or of all) at once.")
         self.preset.setPlaceholderText("(none of these)")
@@ -99,14 +137,15 @@ class MixerControls(QWidget):
         self.label.setRange(WHOLE_IMAGE, 65535)
         self.label.setSpecialValueText("the whole image")
         self.label.setPrefix("label ")
-        self.label.setToolTip("What the strips act on: the whole image, or one painted label.")
-        self.label.valueChanged.connect(self._show_gains)
+        self.label.setToolTip(
+            "What strips and strength act on: the whole image, or one painted label."
+        )
+        self.label.valueChanged.connect(self._show_values)
         rows: tuple[tuple[str, QWidget, QWidget | None], ...] = (
-            ("strength", self.strength.slider, self.strength.number),
             ("preset", self.preset, None),
             ("", self.link, self.live),
             ("paint with", labels.native, self.new_labels),
-            ("strips act on", self.label, None),
+            ("sliders act on", self.label, None),
         )
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
@@ -127,32 +166,51 @@ class MixerControls(QWidget):
         row.addStretch(1)
         return row
 
-    def build_strips(self, dilations: tuple[int, ...], blocks: int) -> None:
+    def build_strips(self, config: KPACConfig) -> None:
         """Make a tab per block and a strip per dilation."""
+        self.config = config
         self.tabs.clear()
-        self.strips, self.betas = [], []
-        for block in range(blocks):
-            page = QWidget()
-            layout = QVBoxLayout(page)
-            layout.setContentsMargins(2, 2, 2, 2)
+        self.strips, self.betas, self.folds, self._notes = [], [], [], []
+        for block in range(config.blocks):
+            strips = [self._make_strip(block, facts) for facts in StripFacts.of(config)]
             row = QHBoxLayout()
             row.setSpacing(0)
-            strips = [self._make_strip(block, i, d) for i, d in enumerate(dilations)]
             for strip in strips:
                 row.addWidget(strip)
-            beta = BetaPlot()
+            beta, title = BetaPlot(), QLabel("β, shape attention of each channel (0 to 1)")
+            title.setToolTip(BETA)
+            content = QWidget()
+            layout = QVBoxLayout(content)
+            layout.setContentsMargins(2, 2, 2, 2)
             layout.addLayout(row, 1)
-            layout.addWidget(QLabel("β, shape attention of each channel (0 to 1)"))
+            layout.addWidget(title)
             layout.addWidget(beta)
+            fold = Fold("strips of this block", content, is_open=True)
+            fold.button.hide()
+            fold.button.clicked.connect(partial(self._chosen_folds.add, block))
+            page = QWidget()
+            around = QVBoxLayout(page)
+            around.setContentsMargins(0, 0, 0, 0)
+            note = QLabel(quiet_sentence(block))
+            note.setWordWrap(True)
+            note.hide()
+            around.addWidget(note)
+            around.addWidget(fold, 1)
             self.tabs.addTab(page, f"block {block + 1}")
+            self.tabs.setTabToolTip(block, block_sentence(block, config.blocks))
             self.strips.append(strips)
             self.betas.append(beta)
-        self._presets = presets(dilations)
+            self.folds.append(fold)
+            self._notes.append(note)
+        self._chosen_folds.clear()
+        self._presets = presets(config.dilations)
         self.preset.clear()
         self.preset.addItems(list(self._presets))
 
-    def _make_strip(self, block: int, index: int, dilation: int) -> Strip:
-        strip = Strip(index, dilation)
+    def _make_strip(self, block: int, facts: StripFacts) -> Strip:
+        index = facts.index
+        strip = Strip(facts)
+        strip.pointed.connect(lambda: self.explanation.setText(strip_sentence(strip.facts)))
         strip.gain.moved.connect(partial(self._move_gain, block, index))
         strip.gain.settled.connect(self.settled)
         strip.mute.toggled.connect(partial(self._toggle_flag, "muted", block, index))
@@ -165,6 +223,44 @@ class MixerControls(QWidget):
         )
         return strip
 
+    # -- what strips do to the image --------------------------------------------------------
+
+    def forget_effects(self) -> None:
+        """Show that the effects of the strips are not known (any more)."""
+        for strip in chain.from_iterable(self.strips):
+            strip.show_effect(None)
+        self.explanation.setText(summary({}, []))
+
+    def show_effect(self, block: int, index: int, effect: float) -> None:
+        """Show what muting a strip changes; a block of which nothing changes is folded."""
+        self.strips[block][index].show_effect(effect)
+        effects = {
+            (number, strip.facts.index): strip.facts.effect
+            for number, strips in enumerate(self.strips)
+            for strip in strips
+            if strip.facts.effect is not None
+        }
+        if len(effects) == math.prod(self.shape):
+            self.explanation.setText(summary(effects, [strip.facts for strip in self.strips[0]]))
+        if all((block, strip.facts.index) in effects for strip in self.strips[block]):
+            self._show_fold(block)
+
+    def _show_fold(self, block: int) -> None:
+        """Fold a block whose strips change nothing, unless it is in use or the user unfolded it."""
+        quiet = is_quiet([strip.facts.effect for strip in self.strips[block]])
+        fold = self.folds[block]
+        fold.button.setVisible(quiet)
+        self._notes[block].setVisible(quiet)
+        self.tabs.setTabText(block, f"block {block + 1}" + " (no effect)" * quiet)
+        if block not in self._chosen_folds:
+            fold.is_open = not quiet or self._is_used(block)
+
+    def _is_used(self, block: int) -> bool:
+        """Return True if a setting of a block is not the network's own."""
+        state = self._state
+        rows = [state.effective(label)[block] for label in (WHOLE_IMAGE, *state.labels)]
+        return any(gain != 1 for row in rows for gain in row)
+
     @property
     def shape(self) -> tuple[int, int]:
         """Number of blocks and of dilations."""
@@ -173,18 +269,22 @@ class MixerControls(QWidget):
     def show_state(self, history: History) -> None:
         """Show the present settings; emits nothing."""
         self._state = history.state
-        self._show_gains()
-        self.strength.show_value(self._state.strength)
+        self._show_values()
         self.buttons["Undo"].setEnabled(history.can_undo)
         self.buttons["Redo"].setEnabled(history.can_redo)
 
-    def _show_gains(self) -> None:
+    def _show_values(self) -> None:
         state, label = self._state, self.label.value()
+        where = "" if label == WHOLE_IMAGE else f" (label {label})"
+        self._strength_title.setText(f"strength{where}")
+        self.strength.show_value(state.strength_of(label))
         gains = state.gains_of(label)
         muted, soloed = state.flags_of("muted", label), state.flags_of("soloed", label)
         for block, strips in enumerate(self.strips):
             for index, strip in enumerate(strips):
                 strip.show_values(gains[block][index], muted[block][index], soloed[block][index])
+            if self._is_used(block):
+                self.folds[block].is_open = True
         self._show_preset()
 
     def _show_preset(self) -> None:

@@ -5,7 +5,8 @@ Not for: the controls (controls.py), or running the network (renderer.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from napari.layers import Image, Labels
 from napari.viewer import Viewer
 
 from napari_kpac.core.errors import ImageError, RecipeError
+from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets.layers import (
     METADATA,
     Region,
@@ -23,9 +25,47 @@ from napari_kpac.widgets.layers import (
     full_resolution,
     image_size,
     moved,
+    placement,
 )
 from napari_kpac.widgets.mixer.state import MAX_GAIN, MixerState
 from napari_kpac.widgets.mixer.strip import ALPHA_COLORMAP
+
+
+class LayerPlane:
+    """A plane of a layer's data, read when and where it is wanted.
+
+    What NumPy holds is read every time, for anybody may write to it; from elsewhere (a disk, a
+    network) once.
+    """
+
+    def __init__(self, data: Any, index: tuple[int, ...], is_image: bool) -> None:
+        self._data = data
+        self._index = index
+        self._is_image = is_image
+        self._kept: npt.NDArray[Any] | None = None
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether the data have more than this plane."""
+        return math.prod(self._data.shape[:-2]) > 1
+
+    def read(self) -> npt.NDArray[Any]:
+        """Return the pixels."""
+        if isinstance(self._data, np.ndarray):
+            return np.array(self._data[self._index])
+        if self._kept is None:
+            self._kept = np.asarray(self._data[self._index])
+        return self._kept
+
+    def stack(self) -> Any:
+        """Return the data of all planes: a copy of what is in memory, else what reads them."""
+        return np.array(self._data) if isinstance(self._data, np.ndarray) else self._data
+
+    def read_unit(self) -> npt.NDArray[np.float64]:
+        """Return the pixels in 0..1: integers of an image as a share of their type's range."""
+        values = self.read()
+        white = np.iinfo(values.dtype).max if self._is_image and values.dtype.kind in "ui" else 1
+        return np.clip(values.astype(np.float64) / white, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +75,12 @@ class ImageSlice:
     viewer: Viewer
     source: Image
     index: tuple[int, ...]
-    model: str
+    options: DeblurOptions
+
+    @property
+    def model(self) -> str:
+        """The name of the network."""
+        return self.options.model
 
     @property
     def lead(self) -> tuple[None, ...]:
@@ -46,18 +91,64 @@ class ImageSlice:
         """Return the placement of the slice, or of a part of it with this first pixel."""
         return moved(self.source, (*self.index, *corner))
 
-    def plane(self, layer: Any, what: str) -> npt.NDArray[Any]:
-        """Return the slice on display of a layer, which must be of the image's size."""
-        data = np.asarray(full_resolution(layer))
-        index = tuple(0 if data.shape[i] == 1 else n for i, n in enumerate(self.index))
-        plane = data[index] if data.ndim > 2 else data
+    @property
+    def is_stack(self) -> bool:
+        """Whether there are other slices."""
+        return math.prod(full_resolution(self.source).shape[: len(self.index)]) > 1
+
+    def plane(self, layer: Any, what: str) -> LayerPlane:
+        """Return the slice on display of a layer, which must be of the image's size.
+
+        No pixel is read.
+        """
+        data = full_resolution(layer)
+        leading, size = tuple(data.shape[:-2]), tuple(data.shape[-2:])
+        own = full_resolution(self.source).shape[: len(self.index)]
+        fits = not leading or (
+            len(leading) == len(own)
+            and all(n in (1, whole) for n, whole in zip(leading, own, strict=True))
+        )
         wanted = image_size(self.source)
-        if plane.shape != wanted:
+        if size != wanted or not fits:
             raise ImageError(
-                f"the {what} layer “{layer.name}” has {plane.shape} pixels, the image "
-                f"{wanted}: choose one of the same size"
+                f"the {what} layer “{layer.name}” has {tuple(data.shape)} pixels, the image "
+                f"{(*own, *wanted)}: choose one of the same size"
             )
-        return plane
+        index = (0 if n == 1 else place for n, place in zip(leading, self.index, strict=False))
+        return LayerPlane(data, tuple(index), bool(type(layer) is Image))
+
+    def mix(
+        self, state: MixerState, labels: LayerPlane | None, *, whole: bool = False
+    ) -> Callable[[], Any]:
+        """Return what makes the engine's modulation of settings, in whatever thread calls it.
+
+        Layers are looked at now, and their pixels read then. With ``whole`` it is that of the
+        whole stack, each plane with labels of its own where the layer has them.
+        """
+        maps: dict[tuple[int, int], LayerPlane | float] = {}
+        for key, source in state.override.items():
+            layer = None if isinstance(source, float) else find_layer(self.viewer, source)
+            if isinstance(source, float):
+                maps[key] = source
+            elif layer is not None:
+                maps[key] = self.plane(layer, "map")
+        if whole and any(isinstance(each, LayerPlane) and each.is_stack for each in maps.values()):
+            raise ImageError(
+                "an alpha is replaced by a layer with several slices, and a mix of all slices "
+                "takes one map for all of them: replace it by a layer of one image"
+            )
+
+        def make() -> Any:
+            painted = None
+            if labels is not None and state.labels:
+                painted = labels.stack() if whole else labels.read()
+            values = {
+                key: each if isinstance(each, float) else each.read_unit()
+                for key, each in maps.items()
+            }
+            return state.modulation(painted, values)
+
+        return make
 
     def add_labels(self) -> Labels:
         """Add a labels layer of the image's size, ready to be painted in."""
@@ -68,21 +159,6 @@ class ImageSlice:
         layer.mode = "paint"
         layer.brush_size = max(10, min(size) // 12)
         return layer
-
-    def override_maps(self, override: Mapping[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
-        """Return the values of layers that stand in for alphas, in 0..1."""
-        found: dict[tuple[int, int], Any] = {}
-        for key, source in override.items():
-            if isinstance(source, float):
-                found[key] = source
-                continue
-            layer = find_layer(self.viewer, source)
-            if layer is not None:
-                values = self.plane(layer, "map")
-                is_integer_image = type(layer) is Image and values.dtype.kind in "ui"
-                white = np.iinfo(values.dtype).max if is_integer_image else 1
-                found[key] = np.clip(values.astype(np.float64) / white, 0, 1)
-        return found
 
     def load(self, modulation: Any, shape: tuple[int, int]) -> tuple[MixerState, Labels | None]:
         """Turn a recipe's modulation into settings and a layer of its labels, if it has any.
@@ -101,6 +177,7 @@ class ImageSlice:
             gains=rows(modulation.gains),
             strength=float(modulation.strength),
             label_gains={label: rows(gains) for label, gains in modulation.label_gains.items()},
+            label_strength=dict(modulation.label_strength),
             override={
                 key: self._add_loaded(value, key) if np.ndim(value) else float(value)
                 for key, value in modulation.override.items()
@@ -155,6 +232,16 @@ class ResultLayer:
         if key != self._key:
             self._layers.raise_above(image.source, key)
             self._key = key
+
+    def show_stack(self, image: ImageSlice, pixels: Any, record: Any) -> Any:
+        """Put the result of all slices below the slice that is being mixed; returns the layer."""
+        source = image.source
+        layer = self._layers.put(
+            ("mixer, all slices", source.unique_id, image.model), pixels, placement(source),
+            name=f"{source.name} (mixer, all slices)", beside=source, record=record,
+        )  # fmt: skip
+        self._layers.raise_above(source, self._key)
+        return layer
 
     def add_map(self, block: int, index: int) -> None:
         """Add alpha of a block and dilation as a layer, or update the one there is."""

@@ -2,7 +2,8 @@
 
 The rules of the thread: it owns the Session, touches no layer and no widget, and reports
 through signals. A request replaces the one before it; the Session stops a render that has
-become pointless between stages.
+become pointless between stages. Pixels of painted labels and of maps are read here, too, when a
+request is served. While nothing is asked for, the thread measures what each strip does.
 
 Not for: showing what was rendered.
 """
@@ -29,7 +30,8 @@ from napari_kpac.widgets.task import give_way
 class Request:
     """What to render."""
 
-    modulation: Any
+    mix: Callable[[], Any]
+    """Returns the modulation; called in the thread, for it may read from disk."""
     region: Region | None = None
     """What is on screen, to be rendered first; None: all at once."""
     number: int = 0
@@ -53,6 +55,8 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
     return Session(array[index], options=options, pixel_range=found)
 
 
+IDLE_S = 0.5
+"""Without a request or another action of the user for this long, strips are measured."""
 MAX_WAIT_S = 30.0
 """How long the end of the program waits for a thread."""
 
@@ -61,9 +65,11 @@ class LiveRenderer(QObject):
     """One Session in one thread."""
 
     opened = Signal(object, object)
-    """The session is ready: its first result, and the dilations of its network."""
+    """The session is ready: its first result, and the configuration of its network."""
     rendered = Signal(object, int)
     """A result (whole, or of a region; perhaps a draft), and the number of the request."""
+    measured = Signal(int, int, float)
+    """Block, index (from 0) and what muting that strip changes, in grey levels of 255."""
     failed = Signal(str)
     """What went wrong, as a text for the user; the renderer goes on if it can."""
     noted = Signal(str)
@@ -75,6 +81,10 @@ class LiveRenderer(QObject):
         self._session: Any = None
         self._waiting: Request | None = None
         self._latest: Request | None = None
+        self._unmeasured: list[tuple[int, int]] = []
+        """Blocks and indices, counted from 1, whose effects are to be measured."""
+        self._actions = 0
+        """Of the user, so far: each of them interrupts the measuring."""
         self._changed = threading.Condition()
         self._closing = False
         self._note = ""
@@ -91,6 +101,13 @@ class LiveRenderer(QObject):
             if self._session is not None:
                 self._session.cancel()
             self._waiting = self._latest = request
+            self._actions += 1
+            self._changed.notify()
+
+    def interrupt(self) -> None:
+        """Stop measuring until the user rests again; a render goes on."""
+        with self._changed:
+            self._actions += 1
             self._changed.notify()
 
     def complete(self) -> None:
@@ -105,7 +122,7 @@ class LiveRenderer(QObject):
     def close(self) -> None:
         """Stop, release the Session, and emit nothing any more."""
         self.stop()
-        for signal in (self.opened, self.rendered, self.failed, self.noted):
+        for signal in (self.opened, self.rendered, self.measured, self.failed, self.noted):
             with suppress(TypeError, RuntimeError):  # nothing is connected any more
                 signal.disconnect()
 
@@ -133,14 +150,23 @@ class LiveRenderer(QObject):
             self._session = self._make()
             del self._make  # it holds on to the image
             if not self._closing:
-                first = self._session.render()
-                self._emit(self.opened, first, tuple(self._session.config.dilations))
+                config = self._session.config
+                self._emit(self.opened, self._render(), config)
+                self._unmeasured = [
+                    (block, index)
+                    for block in range(1, config.blocks + 1)
+                    for index in range(1, len(config.dilations) + 1)
+                ]
             if self._waiting is None and not self._closing:
                 # Make the first draft before anybody waits for it.
                 with suppress(KpacError):  # it comes again when a slider is moved
                     self._session.render(draft=True)
-            while (request := self._next()) is not None:
-                self._serve(request)
+            while not self._closing:
+                request = self._next()
+                if request is None:
+                    self._measure()
+                else:
+                    self._serve(request)
         except Exception as error:
             self._fail(error)
         finally:
@@ -150,17 +176,38 @@ class LiveRenderer(QObject):
                 session.close()
 
     def _next(self) -> Request | None:
-        """Wait for a request; None when the renderer is closed."""
+        """Wait for a request; None where there is time to measure, and when closed."""
         with self._changed:
             while self._waiting is None and not self._closing:
-                self._changed.wait()
+                if not self._changed.wait(IDLE_S if self._unmeasured else None):
+                    break
             request, self._waiting = self._waiting, None
             return None if self._closing else request
 
+    def _measure(self) -> None:
+        """Measure strips until all are done or the user does something."""
+        begun = self._actions
+
+        def wanted() -> bool:
+            return self._actions == begun and self._waiting is None and not self._closing
+
+        try:
+            while self._unmeasured and wanted():
+                block, index = self._unmeasured[0]
+                effect = self._session.mute_effect(block, index, wanted)
+                del self._unmeasured[0]
+                self._emit(self.measured, block - 1, index - 1, effect)
+        except CancelledError:
+            pass  # it goes on when the user rests
+        except Exception:
+            # Nobody asked for it: what goes wrong is told when it concerns an image.
+            self._unmeasured = []
+
     def _serve(self, request: Request) -> None:
         """Render a request part by part, as long as no newer one waits."""
-        render, modulation, region = self._session.render, request.modulation, request.region
+        render, region = self._render, request.region
         try:
+            modulation = request.mix()
             if request.draft:
                 self._emit(self.rendered, render(modulation, region, draft=True), request.number)
             if not request.exact or self._waiting is not None:
@@ -171,6 +218,13 @@ class LiveRenderer(QObject):
                 self._emit(self.rendered, render(modulation), request.number)
         except Exception as error:
             self._fail(error)
+
+    def _render(self, *setting: Any, draft: bool = False) -> Any:
+        """Render, and hash the recipe here: labels of a large image take a while."""
+        result = self._session.render(*setting, draft=draft)
+        if not draft:
+            result.recipe.fingerprint  # noqa: B018 - it is kept
+        return result
 
     def _emit(self, signal: Any, *values: Any) -> None:
         """Emit a signal, and the session's note if it is a new one; nothing once closed."""

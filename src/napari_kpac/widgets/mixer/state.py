@@ -31,6 +31,7 @@ class MixerState:
     label_gains: Mapping[int, Rows] = field(default_factory=dict)
     label_flags: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """By label: ``muted`` and ``soloed`` inside it, where they are not those of the image."""
+    label_strength: Mapping[int, float] = field(default_factory=dict)
     override: Mapping[tuple[int, int], Any] = field(default_factory=dict)
     """By block and alpha, counted from 1: the layer (its unique id) or number that replaces it."""
 
@@ -63,7 +64,19 @@ class MixerState:
     @property
     def labels(self) -> set[int]:
         """The labels that have settings of their own."""
-        return {*self.label_gains, *self.label_flags}
+        return {*self.label_gains, *self.label_flags, *self.label_strength}
+
+    def strength_of(self, label: int) -> float:
+        """Return the strength inside a label, or of the whole image."""
+        if label == WHOLE_IMAGE:
+            return self.strength
+        return self.label_strength.get(label, self.strength)
+
+    def with_strength(self, label: int, value: float) -> MixerState:
+        """Set the strength inside a label, or of the whole image."""
+        if label == WHOLE_IMAGE:
+            return replace(self, strength=value)
+        return replace(self, label_strength={**self.label_strength, label: value})
 
     def with_gain(self, label: int, block: int | None, index: int, value: float) -> MixerState:
         """Set one gain, in one block or (None) in all."""
@@ -109,14 +122,15 @@ class MixerState:
         """Return the engine's modulation; the label image and the maps come from layers."""
         from napari_kpac.engine import Modulation
 
-        own = () if labels is None else sorted(self.labels)
-        used = {label: self.effective(label) for label in own}
+        own = set() if labels is None else self.labels
+        steered = sorted(own & {*self.label_gains, *self.label_flags})
         return Modulation(
             gains=self.effective(),
             override=override or {},
-            labels=labels if used else None,
-            label_gains=used,
+            labels=labels if own else None,
+            label_gains={label: self.effective(label) for label in steered},
             strength=self.strength,
+            label_strength={} if labels is None else dict(sorted(self.label_strength.items())),
         )
 
 

@@ -1,16 +1,17 @@
-"""One strip of the mixer (attention map, gain, mute, solo), and the plot of beta.
+"""One strip of the mixer (attention map, effect, gain, mute, solo), and the plot of beta.
 
-Not for: what the numbers do.
+Not for: what the numbers do, or the sentences about them (words.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from napari.utils.colormaps import ensure_colormap
-from qtpy.QtCore import QObject, QSize, Qt, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal  # type: ignore[attr-defined]
 from qtpy.QtGui import QIcon, QImage, QPainter, QPixmap
 from qtpy.QtWidgets import (
     QDoubleSpinBox,
@@ -26,6 +27,13 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from napari_kpac.widgets.mixer.state import MAX_GAIN
+from napari_kpac.widgets.mixer.words import (
+    BETA,
+    StripFacts,
+    alpha_sentence,
+    short_levels,
+    strip_sentence,
+)
 
 TICKS = 100
 """Slider positions per unit."""
@@ -103,14 +111,18 @@ class Thumbnail(QToolButton):
 class Strip(QWidget):
     """The controls of one dilation of a block."""
 
-    def __init__(self, index: int, dilation: int) -> None:
+    pointed = Signal()
+    """The mouse came over the strip, or one of its controls got the keyboard."""
+
+    def __init__(self, facts: StripFacts) -> None:
         super().__init__()
-        name = "α" + "".join(chr(0x2080 + int(digit)) for digit in str(index + 1))
-        title = QLabel(f"<b>{name}</b>")
-        title.setToolTip(f"Attention of the branch with dilation {dilation}.")
-        self.thumbnail = Thumbnail(
-            f"Where {name} is active: bright = 1, dark = 0. Click to add it as a layer."
-        )
+        self.facts = facts
+        name = facts.name
+        self._title = QLabel(f"<b>{name}</b> dil. {facts.dilation}")
+        self._reach = QLabel(f"±{facts.reach} px")
+        self.effect = QLabel()
+        self.effect.setStyleSheet("font-size: 10px;")
+        self.thumbnail = Thumbnail(alpha_sentence(facts))
         self.gain = NumberSlider(self, Qt.Orientation.Vertical, MAX_GAIN)
         slider, number = self.gain.slider, self.gain.number
         slider.setPageStep(TICKS // 4)
@@ -136,12 +148,36 @@ class Strip(QWidget):
         layout.setContentsMargins(1, 2, 1, 2)
         layout.setSpacing(3)
         centre = Qt.AlignmentFlag.AlignHCenter
-        for widget in (title, QLabel(f"dil. {dilation}"), self.thumbnail, slider, number):
+        parts = (self._title, self._reach, self.thumbnail, self.effect, slider, number)
+        for widget in parts:
             layout.addWidget(widget, 1 if widget is slider else 0, centre)
         layout.addLayout(buttons)
         self.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Expanding)
-        self.setAccessibleName(f"{name}, dilation {dilation}")
+        self.setAccessibleName(f"{name}, dilation {facts.dilation}")
+        for control in (slider, number, self.mute, self.solo, reset):
+            control.installEventFilter(self)
         self.gain.show_value(1.0)
+        self.show_effect(None)
+
+    def show_effect(self, effect: float | None) -> None:
+        """Show what muting the strip changes in this image, None while it is not known."""
+        self.facts = replace(self.facts, effect=effect)
+        self.effect.setText("effect …" if effect is None else short_levels(effect))
+        sentence = strip_sentence(self.facts)
+        for part in (self._title, self._reach, self.effect):
+            part.setToolTip(sentence)
+        self.setAccessibleDescription(sentence)
+
+    def enterEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
+        """Tell that the mouse came."""
+        super().enterEvent(event)
+        self.pointed.emit()
+
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:  # noqa: N802
+        """Tell that a control got the keyboard."""
+        if event is not None and event.type() == QEvent.Type.FocusIn:
+            self.pointed.emit()
+        return super().eventFilter(watched, event)
 
     def show_values(self, gain: float, muted: bool, soloed: bool) -> None:
         """Show gain, mute and solo; emits nothing."""
@@ -167,7 +203,7 @@ class BetaPlot(QWidget):
         super().__init__()
         self.values: npt.NDArray[np.float32] = np.zeros(0, np.float32)
         self.setFixedHeight(44)
-        self.setToolTip("Shape attention β: how much each channel of the block counts (0 to 1).")
+        self.setToolTip(BETA)
 
     def show_values(self, values: npt.NDArray[np.float32]) -> None:
         """Show these bars."""

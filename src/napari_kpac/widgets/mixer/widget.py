@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
@@ -33,11 +33,15 @@ from napari_kpac.widgets.layers import (
     visible_region,
 )
 from napari_kpac.widgets.mixer.controls import MixerControls
-from napari_kpac.widgets.mixer.layers import ImageSlice, ResultLayer
+from napari_kpac.widgets.mixer.layers import ImageSlice, LayerPlane, ResultLayer
 from napari_kpac.widgets.mixer.renderer import LiveRenderer, Request, open_session
+from napari_kpac.widgets.mixer.stack import StackPanel
 from napari_kpac.widgets.mixer.state import History, MixerState
 from napari_kpac.widgets.run_panel import Message
-from napari_kpac.widgets.task import later, when_destroyed
+from napari_kpac.widgets.task import Task, later, single, when_destroyed
+
+if TYPE_CHECKING:
+    from napari_kpac.network import KPACConfig
 
 WIDTH_PX = 370
 """Room for five strips side by side, so that the dock keeps its width when they come."""
@@ -62,6 +66,8 @@ class MixerWidget(DockedWidget):
         # A window that is destroyed does not ask its widgets to close.
         when_destroyed(self, partial(_close_all, self._renderers))
         self._opened: ImageSlice | None = None
+        self._label_plane: LayerPlane | None = None
+        """What is painted, as far as it is known; None once it has changed."""
         self._shown = ResultLayer(napari_viewer)
         self._number = 0
         self._opened_model = ""
@@ -77,11 +83,14 @@ class MixerWidget(DockedWidget):
         tooltip = "Run the network once and connect the sliders to the image."
         self._open = button("Open", tooltip, self._toggle)
         self._message = Message()
+        self._stack = StackPanel(self._shown)
+        self._saving = Task(self)
         layout = self.fill_scrolling()
         layout.addWidget(Form([self._image, self._model]))
         layout.addWidget(self._open)
         layout.addWidget(self._message)
         layout.addWidget(self._controls, 1)
+        layout.addWidget(self._stack)
         self.setMinimumWidth(WIDTH_PX)
         self._connect()
         self._show_closed(first_hint("Open", self._image.layer))
@@ -106,7 +115,10 @@ class MixerWidget(DockedWidget):
             shortcut = QShortcut(key, self, action)
             # In the canvas the same keys undo strokes of the brush.
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self._stack.wanted.connect(self.apply_to_stack)
+        self._saving.failed.connect(self._message.show_error)
         self._labels.changed.connect(self._follow_labels)
+        self._image.changed.connect(self._follow_image)
         self._model.changed.connect(self._follow_model)
         for event, follow in self._followed():
             event.connect(follow)
@@ -117,6 +129,8 @@ class MixerWidget(DockedWidget):
         yield self._viewer.dims.events.current_step, self._follow_slice
         yield camera.center, self._follow_camera
         yield camera.zoom, self._follow_camera
+        yield camera.center, self._follow_action
+        yield camera.zoom, self._follow_action
         yield self._viewer.layers.events.removed, self._follow_removal
 
     # -- opening and closing ----------------------------------------------------------------
@@ -136,10 +150,13 @@ class MixerWidget(DockedWidget):
         self._reopen.stop()
         with self._message.showing_errors():
             layer = self._image.chosen()
-            if layer is self._shown.layer:
-                raise NotReadyError("that layer is the mixer's own result: choose the image itself")
+            self._check_source(layer)
             self._stop()
             self._start(layer)
+
+    def _check_source(self, layer: Any) -> None:
+        if layer is not None and layer is self._shown.layer:
+            raise NotReadyError("that layer is the mixer's own result: choose the image itself")
 
     def _start(self, layer: Image) -> None:
         layer.events.data.connect(self._follow_new_data)
@@ -148,10 +165,12 @@ class MixerWidget(DockedWidget):
         data = full_resolution(layer)
         self._opened_model = self._model.value
         options = preferences.apply(DeblurOptions(model=self._model.value, rgb=rgb_option(layer)))
-        self._opened = ImageSlice(self._viewer, layer, index, options.model)
+        self._opened = ImageSlice(self._viewer, layer, index, options)
+        self._label_plane = None
         renderer = LiveRenderer(lambda: open_session(data, index, options))
         renderer.opened.connect(self._show_opened)
         renderer.rendered.connect(self._show_rendered)
+        renderer.measured.connect(self._controls.show_effect)
         renderer.failed.connect(self._show_error)
         renderer.noted.connect(self._message.setText)
         self._renderers.append(renderer)
@@ -187,13 +206,16 @@ class MixerWidget(DockedWidget):
         self._controls.setEnabled(False)
         self._message.setText(text)
 
-    def _show_opened(self, result: Any, dilations: tuple[int, ...]) -> None:
+    def _show_opened(self, result: Any, config: KPACConfig) -> None:
         shape = result.alpha.shape[:2]
         neutral = MixerState.neutral(*shape)
         if self._controls.shape != shape:
-            self._controls.build_strips(dilations, shape[0])
             self._history = History(neutral)
+        if self._controls.config != config:
+            self._controls.build_strips(config)
+        self._controls.forget_effects()
         self._controls.setEnabled(True)
+        self._stack.setVisible(self._opened is not None and self._opened.is_stack)
         self._message.setText("Move a slider: the image follows.")
         self._show_result(result)
         self._show_state()
@@ -248,21 +270,31 @@ class MixerWidget(DockedWidget):
         if renderer is None or opened is None or not self._controls.strips:
             return
         with self._message.showing_errors():
-            modulation = self._modulation(opened)
+            mix = opened.mix(self.state, self._painted_plane(opened))
             self._number += 1
             region = visible_region(opened.source)
             height, width = image_size(opened.source)
             place = None if region == (0, height, 0, width) else region
-            renderer.request(Request(modulation, place, self._number, draft=draft, exact=not draft))
+            renderer.request(Request(mix, place, self._number, draft=draft, exact=not draft))
 
     def _complete(self) -> None:
         if self._renderer is not None:
             self._renderer.complete()
 
-    def _modulation(self, opened: ImageSlice) -> Any:
+    def _painted_plane(self, opened: ImageSlice) -> LayerPlane | None:
         layer = self._labels.layer
-        labels = None if layer is None else opened.plane(layer, "labels")
-        return self.state.modulation(labels, opened.override_maps(self.state.override))
+        if self._label_plane is None and layer is not None:
+            self._label_plane = opened.plane(layer, "labels")
+        return self._label_plane
+
+    def apply_to_stack(self) -> None:
+        """Deblur all slices of the stack with the present settings, as a layer."""
+        with self._stack.message.showing_errors():
+            opened = self._opened
+            if opened is None:
+                raise NotReadyError("open the stack first, and choose the settings")
+            plane = self._painted_plane(opened)
+            self._stack.apply(opened, opened.mix(self.state, plane, whole=True))
 
     # -- painting and maps ------------------------------------------------------------------
 
@@ -303,20 +335,31 @@ class MixerWidget(DockedWidget):
                 for name in PAINT_EVENTS:
                     getattr(getattr(layer.events, name), change)(self._follow_paint)
         self._painted = self._labels.layer
+        self._label_plane = None
         self._request()
 
     def _follow_paint(self) -> None:
+        self._label_plane = None
         if self.state.labels:
             self._request_soon()
 
     # -- recipes ----------------------------------------------------------------------------
 
     def save_recipe(self, path: str | Path) -> None:
-        """Write the settings as a recipe, the file that ``napari-kpac deblur --recipe`` takes."""
-        if self._opened is None or self._shown.whole is None:
+        """Write the settings as a recipe, the file that ``napari-kpac deblur --recipe`` takes.
+
+        It is written in a thread, for the painted labels are read for it.
+        """
+        opened, whole = self._opened, self._shown.whole
+        if opened is None or whole is None:
             raise NotReadyError("there is nothing to save yet: open an image first")
-        replace(self._shown.whole.recipe, modulation=self._modulation(self._opened)).save(path)
-        self._message.setText(f"Saved {Path(path).name}.")
+        recipe, mix = whole.recipe, opened.mix(self.state, self._painted_plane(opened))
+
+        def save() -> None:
+            replace(recipe, modulation=mix()).save(path)
+
+        saved = f"Saved {Path(path).name}."
+        self._saving.start(single(save), lambda _: self._message.setText(saved))
 
     def load_recipe(self, path: str | Path) -> None:
         """Take over the settings of a recipe; painted labels come as a layer."""
@@ -368,6 +411,29 @@ class MixerWidget(DockedWidget):
 
     def _follow_new_data(self) -> None:
         self._restart("The image changed: opening it again ...")
+
+    def _follow_image(self) -> None:
+        """Open the image that was chosen instead of the open one."""
+        opened, chosen = self._opened, self._image.layer
+        # Of an image that was removed only its removal is followed.
+        if opened is None or chosen is None or opened.source not in self._viewer.layers:
+            return
+        try:
+            self._check_source(chosen)
+        except NotReadyError as error:
+            self._message.show_error(str(error))
+            self._image.value = opened.source
+            return
+        if chosen is not opened.source:
+            self._restart("Another image: opening it ...")
+        elif self._reopen.isActive():  # back again before it was opened
+            self._reopen.stop()
+            self._controls.setEnabled(True)
+
+    def _follow_action(self) -> None:
+        """Let the canvas have the processor while the user moves it."""
+        if self._renderer is not None:
+            self._renderer.interrupt()
 
     def _follow_model(self) -> None:
         if self._model.value != self._opened_model:
