@@ -187,8 +187,8 @@ class Recipe:
             labels = np.asarray(self.modulation.labels)
             if labels.ndim != 2:
                 raise RecipeError(
-                    f"labels of shape {labels.shape} belong to a stack, and a recipe keeps those of "
-                    "one image: save it with the labels of one plane"
+                    f"labels of shape {labels.shape} belong to a stack, and a recipe keeps those "
+                    "of one image: save it with the labels of one plane"
                 )
             if labels.min(initial=0) < 0 or labels.max(initial=0) > MAX_LEVEL:
                 raise RecipeError(f"labels must lie within 0..{MAX_LEVEL} to be saved in a recipe")

@@ -196,6 +196,9 @@ class MixerControls(QWidget):
             note.hide()
             around.addWidget(note)
             around.addWidget(fold, 1)
+            around.addStretch(0)
+            # Unfolded it takes all the height, folded none of it.
+            fold.button.toggled.connect(partial(around.setStretchFactor, fold))
             self.tabs.addTab(page, f"block {block + 1}")
             self.tabs.setTabToolTip(block, block_sentence(block, config.blocks))
             self.strips.append(strips)

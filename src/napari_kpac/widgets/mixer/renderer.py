@@ -150,8 +150,8 @@ class LiveRenderer(QObject):
             self._session = self._make()
             del self._make  # it holds on to the image
             if not self._closing:
-                config = self._session.config
-                self._emit(self.opened, self._render(), config)
+                first, config = self._render(), self._session.config
+                self._emit(self.opened, first, config)
                 self._unmeasured = [
                     (block, index)
                     for block in range(1, config.blocks + 1)

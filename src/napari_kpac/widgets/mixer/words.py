@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 QUIET_LEVELS = 0.1
 """Grey levels (of 255): a strip that changes less on average counts as changing nothing."""
 _IMPRESSIONS = (
-    (QUIET_LEVELS, "nothing that can be seen"),
+    (QUIET_LEVELS, "invisible"),
     (0.5, "hard to see"),
     (2.0, "a slight change"),
 )
