@@ -231,3 +231,25 @@ def test_alpha_placement(image):
     np.testing.assert_allclose(at_image[:, :, 3, 3], result.alpha[:, :, 0, 0], atol=1e-6)
     between = result.alpha[:, :, 0, 0] / 16 + result.alpha[:, :, 1, 0] * 15 / 16
     np.testing.assert_allclose(at_image[:, :, 11, 0], between, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(40, 56), (40, 56, 3), (600, 64)])
+def test_the_effect_of_muting_is_the_mean_change_in_levels(shape):
+    image = np.random.default_rng(1).random(shape)
+    net = tiny_net(3)
+    session = kpac.Session(image, net, "cpu", range="unit")
+    plain = session.render()
+    gains = [[1, 1, 1], [1, 0, 1]]
+    found = session.mute_effect(2, 2)
+    muted = kpac.deblur(image, net, "cpu", range="unit", modulation=kpac.Modulation(gains=gains))
+    change = 255 * np.abs(muted.image - plain.image)
+    if shape[0] == 600:  # sampled: three parts of 192 rows
+        change = np.concatenate([change[:192], change[204:396], change[408:]])
+    assert found == pytest.approx(change.mean(), rel=1e-9)
+    # It leaves what is shown alone.
+    assert np.array_equal(session.render().image, plain.image)
+    with pytest.raises(kpac.KpacError, match=r"blocks are 1\.\.2"):
+        session.mute_effect(3, 1)
+    with pytest.raises(CancelledError):
+        session.mute_effect(1, 1, lambda: False)
+    session.close()

@@ -5,9 +5,11 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from qtpy.QtCore import Qt
 
 import napari_kpac as kpac
 from napari_kpac.weights import ModelCard, save_network
+from napari_kpac.widgets.mixer import MixerWidget
 from tests.engine.conftest import tiny_net
 
 WAIT = 30_000
@@ -53,6 +55,26 @@ def docked(viewer, qtbot):
             widget.release()
 
 
+@pytest.fixture
+def mixer(viewer, docked, tiny_model, image, qtbot):
+    """The mixer, open on an image called ``cup``."""
+    viewer.add_image(image, name="cup", scale=(0.5, 0.5), units="um")
+    widget = docked(MixerWidget)
+    open_it(widget, qtbot)
+    yield widget
+    renderer = widget._renderer
+    widget.release()
+    if renderer is not None:
+        renderer.close()
+        renderer.join(10)
+        assert not renderer.is_alive
+
+
+def open_it(widget, qtbot):
+    qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(widget._controls.isEnabled, timeout=WAIT)
+
+
 @pytest.fixture(autouse=True)
 def no_thread_survives():
     """Our threads end by themselves once nobody wants their work any more."""
@@ -70,4 +92,4 @@ def result_of(viewer, name):
     return next(layer for layer in viewer.layers if layer.name == name)
 
 
-__all__ = ["WAIT", "kpac", "our_threads", "result_of"]
+__all__ = ["WAIT", "kpac", "open_it", "our_threads", "result_of"]

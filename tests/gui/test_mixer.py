@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 from PIL import Image
 from qtpy.QtCore import QPoint, Qt
 
@@ -12,26 +11,7 @@ import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.widgets.mixer import MixerWidget
 from napari_kpac.widgets.mixer.state import History, MixerState, presets
-from tests.gui.conftest import WAIT, result_of
-
-
-@pytest.fixture
-def mixer(viewer, docked, tiny_model, image, qtbot):
-    viewer.add_image(image, name="cup", scale=(0.5, 0.5), units="um")
-    widget = docked(MixerWidget)
-    open_it(widget, qtbot)
-    yield widget
-    renderer = widget._renderer
-    widget.release()
-    if renderer is not None:
-        renderer.close()
-        renderer.join(10)
-        assert not renderer.is_alive
-
-
-def open_it(widget, qtbot):
-    qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(widget._controls.isEnabled, timeout=WAIT)
+from tests.gui.conftest import WAIT, open_it, result_of
 
 
 def save(widget, path, qtbot):

@@ -1,0 +1,175 @@
+"""Strips explain themselves: reach, measured effect, sentences, folded blocks."""
+
+import threading
+
+import numpy as np
+import pytest
+from qtpy.QtCore import QPointF, Qt
+from qtpy.QtGui import QEnterEvent
+from qtpy.QtWidgets import QApplication
+
+import napari_kpac as kpac
+from napari_kpac.core.errors import CancelledError
+from napari_kpac.weights import ModelCard, save_network
+from napari_kpac.widgets.mixer import MixerWidget
+from napari_kpac.widgets.mixer.renderer import LiveRenderer, Request
+from napari_kpac.widgets.mixer.words import StripFacts, strip_sentence, summary
+from tests.engine.conftest import tiny_net
+from tests.gui.conftest import WAIT, open_it
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+def effects(widget):
+    return [[strip.facts.effect for strip in strips] for strips in widget._controls.strips]
+
+
+def wait_for_effects(widget, qtbot):
+    def all_known():
+        return not any(effect is None for row in effects(widget) for effect in row)
+
+    qtbot.waitUntil(all_known, timeout=WAIT)
+
+
+def point_at(widget):
+    """Move the mouse over a widget."""
+    place = QPointF(5, 5)
+    there = widget.mapToGlobal(place)
+    QApplication.sendEvent(widget, QEnterEvent(place, place, there))
+
+
+def test_every_strip_says_what_it_does_to_this_image(viewer, mixer, image, qtbot):
+    controls = mixer._controls
+    wait_for_effects(mixer, qtbot)
+    # Measured another way: whole images in numbers that are not rounded.
+    unit = image.astype(np.float32) / 255
+    plain = kpac.deblur(unit, "tiny", range="unit").image
+    for block, index in ((0, 0), (0, 3), (1, 4)):
+        gains = np.ones((2, 5))
+        gains[block, index] = 0
+        muted = kpac.deblur(unit, "tiny", range="unit", modulation=kpac.Modulation(gains=gains))
+        wanted = 255 * np.abs(muted.image - plain).mean()
+        strip = controls.strips[block][index]
+        assert strip.facts.effect == pytest.approx(wanted, rel=1e-3)
+        assert strip.effect.text() == f"effect {wanted:.1f}"
+        dilation = index + 1
+        point_at(strip)
+        said = controls.explanation.text()
+        assert f"dilation {dilation}" in said
+        assert f"up to {16 * dilation} pixels around it" in said  # 2 cells of 8 pixels, dilated
+        assert f"by {wanted:.1f} of 255 levels on average" in said
+        assert strip.effect.toolTip() == said
+    assert all(fold.is_open and fold.button.isHidden() for fold in controls.folds)
+    assert "0 to 1" in controls.betas[0].toolTip()
+    assert "place by place" in controls.strips[0][0].thumbnail.toolTip()
+    assert "block 1 made" in controls.tabs.tabToolTip(1)
+    # Measuring left the settings and the image alone.
+    shown = viewer.layers["cup (mixer)"].data
+    assert np.abs(shown - 255 * np.clip(plain, 0, 1)).max() <= 1
+    # The keyboard explains, too.
+    QApplication.setActiveWindow(viewer.window._qt_window)
+    controls.strips[0][1].gain.slider.setFocus()
+    qtbot.waitUntil(lambda: "dilation 2" in controls.explanation.text(), timeout=WAIT)
+
+
+def test_blocks_that_change_nothing_are_folded(
+    viewer, docked, own_models, tiny_model, image, qtbot
+):
+    net = tiny_net(3, double=False, dilations=(1, 2, 3, 4, 5))
+    net.blocks[1].fusion.weight.data.zero_()
+    save_network(net, own_models / "half.safetensors", ModelCard(name="half"))
+    viewer.add_image(image, name="cup")
+    widget = docked(MixerWidget)
+    qtbot.waitUntil(lambda: "half" in widget._model.choices, timeout=WAIT)
+    widget._model.value = "half"
+    open_it(widget, qtbot)
+    controls = widget._controls
+    wait_for_effects(widget, qtbot)
+    assert [fold.is_open for fold in controls.folds] == [True, False]
+    assert controls.tabs.tabText(1) == "block 2 (no effect)"
+    assert "0.1 grey levels" in controls._notes[1].text()
+    controls.tabs.setCurrentIndex(1)
+    strip = controls.strips[1][0]
+    assert strip.effect.text() == "effect <0.1"
+    assert not strip.isVisible()
+    qtbot.mouseClick(controls.folds[1].button, LEFT)
+    assert strip.isVisible()
+    # Opened again, for example on another slice, it stays as the user wants it.
+    qtbot.mouseClick(widget._open, LEFT)
+    open_it(widget, qtbot)
+    assert effects(widget)[0][0] is None
+    wait_for_effects(widget, qtbot)
+    assert strip.isVisible()
+    widget.close_session("")
+
+
+class Patient:
+    """A session that measures until somebody wants something else."""
+
+    config = kpac.KPACConfig(blocks=1, dilations=(1, 2))
+    note = ""
+
+    def __init__(self):
+        self.measuring = threading.Event()
+        self.interrupted = 0
+        self.is_slow = True
+
+    def render(self, *_, **__):
+        return kpac.deblur(np.zeros((8, 8), np.uint8), tiny_net(2, double=False))
+
+    def mute_effect(self, block, index, wanted):
+        self.measuring.set()
+        while wanted() and self.is_slow:
+            threading.Event().wait(0.005)
+        if not wanted():
+            self.interrupted += 1
+            raise CancelledError("not wanted")
+        return 0.25 * index
+
+    def cancel(self):
+        pass
+
+    close = cancel
+
+
+def test_every_action_interrupts_the_measuring_and_rest_resumes_it(qtbot):
+    session = Patient()
+    renderer = LiveRenderer(lambda: session)
+    found = []
+    renderer.measured.connect(lambda *values: found.append(values))
+    try:
+        qtbot.waitUntil(session.measuring.is_set, timeout=WAIT)
+        with qtbot.waitSignal(renderer.rendered, timeout=WAIT):  # a slider is moved
+            renderer.request(Request(kpac.Modulation))
+        assert session.interrupted == 1
+        session.measuring.clear()
+        qtbot.waitUntil(session.measuring.is_set, timeout=WAIT)
+        renderer.interrupt()  # the canvas is moved
+        qtbot.waitUntil(lambda: session.interrupted == 2, timeout=WAIT)
+        assert found == []
+        session.is_slow = False
+        qtbot.waitUntil(lambda: found == [(0, 0, 0.25), (0, 1, 0.5)], timeout=WAIT)
+    finally:
+        renderer.close()
+        renderer.join(10)
+
+
+def test_panning_interrupts_the_measuring(viewer, mixer, monkeypatch, qtbot):
+    calls = []
+    monkeypatch.setattr(mixer._renderer, "interrupt", lambda: calls.append(1))
+    viewer.scene.camera.zoom *= 1.5
+    assert calls
+
+
+def test_sentences():
+    facts = StripFacts.of(kpac.KPACConfig(levels=2, kernel_size=3, dilations=(1, 6)))
+    assert [each.reach for each in facts] == [4, 24]
+    assert "not measured yet" in strip_sentence(facts[1])
+    said = {
+        effect: strip_sentence(StripFacts(0, 1, 16, effect)).rpartition(": ")[2]
+        for effect in (0.0, 0.2, 1.0, 3.0)
+    }
+    assert len(set(said.values())) == 4
+    assert "less than 0.1 of 255 levels" in strip_sentence(StripFacts(0, 1, 16, 0.04))
+    assert "α₂ of block 1 does most" in summary({(0, 0): 0.2, (0, 1): 0.9}, facts)
+    assert "No strip changes" in summary({(0, 0): 0.02}, facts)
