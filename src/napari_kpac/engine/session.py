@@ -218,8 +218,8 @@ class Session:
     ) -> float:
         """Return what muting one dilation changes: the mean over the image, in levels of 255.
 
-        Everything else is as the network has it. Of an image with a side of more than 576 pixels
-        nine squares of 192 pixels are looked at, evenly spread.
+        Everything else is as the network has it. Along a side of more than 576 pixels three parts
+        of 192 pixels are looked at, evenly spread.
 
         Parameters
         ----------

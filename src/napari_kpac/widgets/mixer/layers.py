@@ -47,7 +47,7 @@ class LayerPlane:
     @property
     def is_stack(self) -> bool:
         """Whether the data have more than this plane."""
-        return math.prod(self._data.shape[:-2]) > 1
+        return bool(math.prod(self._data.shape[:-2]) > 1)
 
     def read(self) -> npt.NDArray[Any]:
         """Return the pixels."""
@@ -94,7 +94,7 @@ class ImageSlice:
     @property
     def is_stack(self) -> bool:
         """Whether there are other slices."""
-        return math.prod(full_resolution(self.source).shape[: len(self.index)]) > 1
+        return bool(math.prod(full_resolution(self.source).shape[: len(self.index)]) > 1)
 
     def plane(self, layer: Any, what: str) -> LayerPlane:
         """Return the slice on display of a layer, which must be of the image's size.
