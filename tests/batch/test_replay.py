@@ -31,8 +31,13 @@ def deblur(*arguments):
 def rich(photo):
     labels = np.zeros(photo.shape[:2], np.uint8)
     labels[10:40, 20:50] = 2
+    labels[:8] = 1
     return kpac.Modulation(
-        gains=[1, 0.5, 0.25], labels=labels, label_gains={2: [0, 0, 2]}, strength=1.25
+        gains=[1, 0.5, 0.25],
+        labels=labels,
+        label_gains={2: [0, 0, 2]},
+        strength=1.25,
+        label_strength={1: 0.0},
     )
 
 
@@ -44,6 +49,7 @@ def test_from_python_to_the_terminal_and_back(source, photo, models, tmp_path):
     flags = ["--recipe", tmp_path / "look.json", "--save-recipe", saved]
     assert deblur(source, "-o", out, *flags, *model) == 0
     assert np.array_equal(read_image(out), made.image)
+    assert np.array_equal(read_image(out)[:8], photo[:8])
     recipe = kpac.load_recipe(saved)
     assert recipe.fingerprint == made.recipe.fingerprint
     assert recipe.environment["plan"] == made.recipe.environment["plan"]

@@ -28,6 +28,7 @@ def test_what_is_painted_at_strength_0_stays_as_it_is(viewer, mixer, image, qtbo
     """As the tutorial says: New, pull the strength to 0, paint with the mouse."""
     controls = mixer._controls
     viewer.layers["cup"].scale = viewer.layers["cup (mixer)"].scale = (1, 1)
+    assert not controls.label.isEnabled()  # there is nothing to act on yet
     qtbot.mouseClick(controls.new_labels, LEFT)
     viewer.reset_view()
     labels = mixer._labels.layer
@@ -74,6 +75,9 @@ def test_what_is_painted_at_strength_0_stays_as_it_is(viewer, mixer, image, qtbo
     controls.label.setValue(0)
     assert controls._strength_title.text() == "strength"
     assert controls.strength.value == 1
+    controls.label.setValue(1)
+    mixer._labels.value = ""
+    assert (controls.label.isEnabled(), controls.label.value()) == (False, 0)
 
 
 class Recording:

@@ -86,6 +86,8 @@ class MixerControls(QWidget):
         """One per block: why it is folded."""
         self._state = MixerState.neutral(0, 0)
         self._presets: dict[str, tuple[float, ...]] = {}
+        self._pointed: Strip | None = None
+        """The strip that is explained."""
         self._chosen_folds: set[int] = set()
         """Blocks that the user folded or unfolded: they stay so."""
         self.tabs = QTabWidget()
@@ -138,8 +140,10 @@ class MixerControls(QWidget):
         self.label.setSpecialValueText("the whole image")
         self.label.setPrefix("label ")
         self.label.setToolTip(
-            "What strips and strength act on: the whole image, or one painted label."
+            "What strips and strength act on: the whole image, or one painted label. For a label "
+            "choose a layer to paint with, or press New."
         )
+        self.label.setEnabled(False)
         self.label.valueChanged.connect(self._show_values)
         rows: tuple[tuple[str, QWidget, QWidget | None], ...] = (
             ("preset", self.preset, None),
@@ -170,6 +174,7 @@ class MixerControls(QWidget):
         """Make a tab per block and a strip per dilation."""
         self.config = config
         self.tabs.clear()
+        self._pointed = None
         self.strips, self.betas, self.folds, self._notes = [], [], [], []
         for block in range(config.blocks):
             strips = [self._make_strip(block, facts) for facts in StripFacts.of(config)]
@@ -213,7 +218,7 @@ class MixerControls(QWidget):
     def _make_strip(self, block: int, facts: StripFacts) -> Strip:
         index = facts.index
         strip = Strip(facts)
-        strip.pointed.connect(lambda: self.explanation.setText(strip_sentence(strip.facts)))
+        strip.pointed.connect(partial(self._explain, strip))
         strip.gain.moved.connect(partial(self._move_gain, block, index))
         strip.gain.settled.connect(self.settled)
         strip.mute.toggled.connect(partial(self._toggle_flag, "muted", block, index))
@@ -232,21 +237,30 @@ class MixerControls(QWidget):
         """Show that the effects of the strips are not known (any more)."""
         for strip in chain.from_iterable(self.strips):
             strip.show_effect(None)
-        self.explanation.setText(summary({}, []))
+        self._explain(None)
 
     def show_effect(self, block: int, index: int, effect: float) -> None:
         """Show what muting a strip changes; a block of which nothing changes is folded."""
         self.strips[block][index].show_effect(effect)
-        effects = {
-            (number, strip.facts.index): strip.facts.effect
-            for number, strips in enumerate(self.strips)
-            for strip in strips
-            if strip.facts.effect is not None
-        }
-        if len(effects) == math.prod(self.shape):
-            self.explanation.setText(summary(effects, [strip.facts for strip in self.strips[0]]))
-        if all((block, strip.facts.index) in effects for strip in self.strips[block]):
+        self._explain(self._pointed)
+        if all(strip.facts.effect is not None for strip in self.strips[block]):
             self._show_fold(block)
+
+    def _explain(self, strip: Strip | None) -> None:
+        """Explain the strip that the user points at; None: say which one does most."""
+        self._pointed = strip
+        if strip is not None:
+            self.explanation.setText(strip_sentence(strip.facts))
+            return
+        effects = {
+            (block, each.facts.index): each.facts.effect
+            for block, strips in enumerate(self.strips)
+            for each in strips
+            if each.facts.effect is not None
+        }
+        is_complete = len(effects) == math.prod(self.shape)
+        facts = [each.facts for each in self.strips[0]]
+        self.explanation.setText(summary(effects if is_complete else {}, facts))
 
     def _show_fold(self, block: int) -> None:
         """Fold a block whose strips change nothing, unless it is in use or the user unfolded it."""
@@ -263,6 +277,12 @@ class MixerControls(QWidget):
         state = self._state
         rows = [state.effective(label)[block] for label in (WHOLE_IMAGE, *state.labels)]
         return any(gain != 1 for row in rows for gain in row)
+
+    def allow_labels(self, allowed: bool) -> None:
+        """Let the sliders act on labels, or on the whole image only where there are none."""
+        self.label.setEnabled(allowed)
+        if not allowed:
+            self.label.setValue(WHOLE_IMAGE)
 
     @property
     def shape(self) -> tuple[int, int]:

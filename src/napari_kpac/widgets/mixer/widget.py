@@ -215,7 +215,9 @@ class MixerWidget(DockedWidget):
             self._controls.build_strips(config)
         self._controls.forget_effects()
         self._controls.setEnabled(True)
-        self._stack.setVisible(self._opened is not None and self._opened.is_stack)
+        is_stack = self._opened is not None and self._opened.is_stack
+        # While it works on another stack it stays, for its button cancels.
+        self._stack.setVisible(is_stack or self._stack.task.is_running)
         self._message.setText("Move a slider: the image follows.")
         self._show_result(result)
         self._show_state()
@@ -336,6 +338,7 @@ class MixerWidget(DockedWidget):
                     getattr(getattr(layer.events, name), change)(self._follow_paint)
         self._painted = self._labels.layer
         self._label_plane = None
+        self._controls.allow_labels(self._painted is not None)
         self._request()
 
     def _follow_paint(self) -> None:
