@@ -54,9 +54,11 @@ def prepare_deblur(_: napari.Viewer, widget: DeblurWidget) -> None:
 
 
 def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
-    """Open, solo a dilation and lower a gain."""
+    """Open, wait for the effects of the strips, lower a gain and mute a dilation."""
     widget.open()
     wait(widget._controls.isEnabled)
+    strips = widget._controls.strips
+    wait(lambda: all(strip.facts.effect is not None for row in strips for strip in row))
     widget._controls.strips[0][1].gain.number.setValue(0.6)
     widget._controls.strips[0][3].mute.click()
     wanted = widget.state.strength, widget.state.effective()

@@ -5,6 +5,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 
 import napari_kpac as kpac
+from napari_kpac.widgets.mixer.widget import REOPEN_MS
 from tests.gui.conftest import WAIT, open_it, result_of
 
 LEFT = Qt.MouseButton.LeftButton
@@ -48,6 +49,15 @@ def test_another_image_is_opened_when_it_is_chosen(viewer, mixer, image, qtbot):
     mixer._controls.strips[0][0].gain.number.setValue(1)
     plain = kpac.deblur(other, "tiny").image
     qtbot.waitUntil(lambda: is_shown(viewer, "sky (mixer)", plain), timeout=WAIT)
+
+
+def test_closing_right_after_choosing_another_image(viewer, mixer, image, qtbot):
+    viewer.add_image(image[::-1].copy(), name="sky")
+    choose(mixer._image, "sky")
+    qtbot.mouseClick(mixer._open, LEFT)
+    QTest.qWait(2 * REOPEN_MS)
+    assert mixer._renderer is None
+    assert "sky (mixer)" not in viewer.layers
 
 
 def test_a_mix_is_applied_to_all_slices(viewer, mixer, qtbot):

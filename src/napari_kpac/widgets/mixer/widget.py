@@ -147,7 +147,6 @@ class MixerWidget(DockedWidget):
 
     def open(self) -> None:
         """Open the chosen image: run the network once, in a thread."""
-        self._reopen.stop()
         with self._message.showing_errors():
             layer = self._image.chosen()
             self._check_source(layer)
@@ -185,13 +184,13 @@ class MixerWidget(DockedWidget):
 
     def release(self) -> None:
         """Stop the thread and stop following the viewer."""
-        self._reopen.stop()
         self._stop()
         for event, follow in self._followed():
             event.disconnect(follow)
         super().release()
 
     def _stop(self) -> None:
+        self._reopen.stop()
         self._rest.stop()
         if self._renderers:
             _close_all(self._renderers)
