@@ -42,7 +42,7 @@ def test_opening_shows_the_plain_result_and_all_maps(viewer, mixer, image, qtbot
     assert len(mixer._controls.strips) == 2
     assert [len(strips) for strips in mixer._controls.strips] == [5, 5]
     qtbot.waitUntil(lambda: not mixer._controls.strips[0][0].thumbnail.icon().isNull())
-    assert len(mixer._controls.betas[0].values) == 4
+    assert len(mixer._controls.pages[0].beta.values) == 4
 
 
 def test_dragging_a_slider_moves_the_image(viewer, mixer, image, qtbot):

@@ -59,8 +59,8 @@ def test_every_strip_says_what_it_does_to_this_image(viewer, mixer, image, qtbot
         assert f"up to {16 * dilation} pixels around it" in said  # 2 cells of 8 pixels, dilated
         assert f"by {wanted:.1f} of 255 levels on average" in said
         assert strip.effect.toolTip() == said
-    assert all(fold.is_open and fold.button.isHidden() for fold in controls.folds)
-    assert "0 to 1" in controls.betas[0].toolTip()
+    assert all(page.fold.is_open and page.fold.button.isHidden() for page in controls.pages)
+    assert "0 to 1" in controls.pages[0].beta.toolTip()
     assert "place by place" in controls.strips[0][0].thumbnail.toolTip()
     assert "block 1 made" in controls.tabs.tabToolTip(1)
     # Measuring left the settings and the image alone.
@@ -85,14 +85,14 @@ def test_blocks_that_change_nothing_are_folded(
     open_it(widget, qtbot)
     controls = widget._controls
     wait_for_effects(widget, qtbot)
-    assert [fold.is_open for fold in controls.folds] == [True, False]
+    assert [page.fold.is_open for page in controls.pages] == [True, False]
     assert controls.tabs.tabText(1) == "block 2 (no effect)"
-    assert "0.1 grey levels" in controls._notes[1].text()
+    assert "0.1 grey levels" in controls.pages[1].note.text()
     controls.tabs.setCurrentIndex(1)
     strip = controls.strips[1][0]
     assert strip.effect.text() == "effect <0.1"
     assert not strip.isVisible()
-    qtbot.mouseClick(controls.folds[1].button, LEFT)
+    qtbot.mouseClick(controls.pages[1].fold.button, LEFT)
     assert strip.isVisible()
     # Opened again, for example on another slice, it stays as the user wants it.
     qtbot.mouseClick(widget._open, LEFT)

@@ -27,7 +27,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.form import Fold
+from napari_kpac.widgets.mixer.block import BlockPage
 from napari_kpac.widgets.mixer.state import (
     MAX_STRENGTH,
     WHOLE_IMAGE,
@@ -35,13 +35,10 @@ from napari_kpac.widgets.mixer.state import (
     MixerState,
     presets,
 )
-from napari_kpac.widgets.mixer.strip import BetaPlot, NumberSlider, Strip
+from napari_kpac.widgets.mixer.strip import NumberSlider, Strip
 from napari_kpac.widgets.mixer.words import (
-    BETA,
     StripFacts,
     block_sentence,
-    is_quiet,
-    quiet_sentence,
     strip_sentence,
     summary,
 )
@@ -78,18 +75,11 @@ class MixerControls(QWidget):
         super().__init__()
         self.config: KPACConfig | None = None
         """Of the network whose strips are there."""
-        self.strips: list[list[Strip]] = []
-        self.betas: list[BetaPlot] = []
-        self.folds: list[Fold] = []
-        """One per block, around its strips; its title is shown where they change nothing."""
-        self._notes: list[QLabel] = []
-        """One per block: why it is folded."""
+        self.pages: list[BlockPage] = []
         self._state = MixerState.neutral(0, 0)
         self._presets: dict[str, tuple[float, ...]] = {}
         self._pointed: Strip | None = None
         """The strip that is explained."""
-        self._chosen_folds: set[int] = set()
-        """Blocks that the user folded or unfolded: they stay so."""
         self.tabs = QTabWidget()
         self.tabs.currentChanged.connect(lambda _: self._show_preset())
         self.explanation = QLabel()
@@ -175,49 +165,19 @@ class MixerControls(QWidget):
         self.config = config
         self.tabs.clear()
         self._pointed = None
-        self.strips, self.betas, self.folds, self._notes = [], [], [], []
+        self.pages = []
         for block in range(config.blocks):
-            strips = [self._make_strip(block, facts) for facts in StripFacts.of(config)]
-            row = QHBoxLayout()
-            row.setSpacing(0)
-            for strip in strips:
-                row.addWidget(strip)
-            beta, title = BetaPlot(), QLabel("β, shape attention of each channel (0 to 1)")
-            title.setToolTip(BETA)
-            content = QWidget()
-            layout = QVBoxLayout(content)
-            layout.setContentsMargins(2, 2, 2, 2)
-            layout.addLayout(row, 1)
-            layout.addWidget(title)
-            layout.addWidget(beta)
-            fold = Fold("strips of this block", content, is_open=True)
-            fold.button.hide()
-            fold.button.clicked.connect(partial(self._chosen_folds.add, block))
-            page = QWidget()
-            around = QVBoxLayout(page)
-            around.setContentsMargins(0, 0, 0, 0)
-            note = QLabel(quiet_sentence(block))
-            note.setWordWrap(True)
-            note.hide()
-            around.addWidget(note)
-            around.addWidget(fold, 1)
-            around.addStretch(0)
-            # Unfolded it takes all the height, folded none of it.
-            fold.button.toggled.connect(partial(around.setStretchFactor, fold))
+            page = BlockPage(block, StripFacts.of(config))
+            for index, strip in enumerate(page.strips):
+                self._connect_strip(block, index, strip)
+            self.pages.append(page)
             self.tabs.addTab(page, f"block {block + 1}")
             self.tabs.setTabToolTip(block, block_sentence(block, config.blocks))
-            self.strips.append(strips)
-            self.betas.append(beta)
-            self.folds.append(fold)
-            self._notes.append(note)
-        self._chosen_folds.clear()
         self._presets = presets(config.dilations)
         self.preset.clear()
         self.preset.addItems(list(self._presets))
 
-    def _make_strip(self, block: int, facts: StripFacts) -> Strip:
-        index = facts.index
-        strip = Strip(facts)
+    def _connect_strip(self, block: int, index: int, strip: Strip) -> None:
         strip.pointed.connect(partial(self._explain, strip))
         strip.gain.moved.connect(partial(self._move_gain, block, index))
         strip.gain.settled.connect(self.settled)
@@ -229,7 +189,6 @@ class MixerControls(QWidget):
         thumbnail.customContextMenuRequested.connect(
             lambda place: self.map_menu_wanted.emit(block, index, thumbnail.mapToGlobal(place))
         )
-        return strip
 
     # -- what strips do to the image --------------------------------------------------------
 
@@ -241,10 +200,10 @@ class MixerControls(QWidget):
 
     def show_effect(self, block: int, index: int, effect: float) -> None:
         """Show what muting a strip changes; a block of which nothing changes is folded."""
-        self.strips[block][index].show_effect(effect)
+        page = self.pages[block]
+        page.show_effect(index, effect, is_used=self._is_used(block))
+        self.tabs.setTabText(block, f"block {block + 1}" + " (no effect)" * page.is_quiet)
         self._explain(self._pointed)
-        if all(strip.facts.effect is not None for strip in self.strips[block]):
-            self._show_fold(block)
 
     def _explain(self, strip: Strip | None) -> None:
         """Explain the strip that the user points at; None: say which one does most."""
@@ -262,16 +221,6 @@ class MixerControls(QWidget):
         facts = [each.facts for each in self.strips[0]]
         self.explanation.setText(summary(effects if is_complete else {}, facts))
 
-    def _show_fold(self, block: int) -> None:
-        """Fold a block whose strips change nothing, unless it is in use or the user unfolded it."""
-        quiet = is_quiet([strip.facts.effect for strip in self.strips[block]])
-        fold = self.folds[block]
-        fold.button.setVisible(quiet)
-        self._notes[block].setVisible(quiet)
-        self.tabs.setTabText(block, f"block {block + 1}" + " (no effect)" * quiet)
-        if block not in self._chosen_folds:
-            fold.is_open = not quiet or self._is_used(block)
-
     def _is_used(self, block: int) -> bool:
         """Return True if a setting of a block is not the network's own."""
         state = self._state
@@ -283,6 +232,11 @@ class MixerControls(QWidget):
         self.label.setEnabled(allowed)
         if not allowed:
             self.label.setValue(WHOLE_IMAGE)
+
+    @property
+    def strips(self) -> list[list[Strip]]:
+        """The strips of every block."""
+        return [page.strips for page in self.pages]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -307,7 +261,7 @@ class MixerControls(QWidget):
             for index, strip in enumerate(strips):
                 strip.show_values(gains[block][index], muted[block][index], soloed[block][index])
             if self._is_used(block):
-                self.folds[block].is_open = True
+                self.pages[block].fold.is_open = True
         self._show_preset()
 
     def _show_preset(self) -> None:
@@ -325,7 +279,7 @@ class MixerControls(QWidget):
         for block, strips in enumerate(self.strips):
             for index, strip in enumerate(strips):
                 strip.thumbnail.show_map(result.alpha[block, index])
-            self.betas[block].show_values(result.beta[block])
+            self.pages[block].beta.show_values(result.beta[block])
 
     # -- moves of the user ------------------------------------------------------------------
 
