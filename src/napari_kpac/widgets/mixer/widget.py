@@ -428,9 +428,6 @@ class MixerWidget(DockedWidget):
             return
         if chosen is not opened.source:
             self._restart("Another image: opening it ...")
-        elif self._reopen.isActive():  # back again before it was opened
-            self._reopen.stop()
-            self._controls.setEnabled(True)
 
     def _follow_action(self) -> None:
         """Let the canvas have the processor while the user moves it."""
