@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+
 def pixels_of(image: Any) -> Any:
     """Return the array inside a container, or the image itself if it is none; nothing is loaded.
 
@@ -46,7 +47,8 @@ def map_like(image: Any, values: Any, name: str) -> Any:
     """Return a map of an image, one value per pixel, in the container of the image.
 
     The values are numbers without a unit, and nothing that the image says of its own values is
-    said of them; an xarray gets a name instead. A map of other axes than the image's, without its colour, stays as it is.
+    said of them; an xarray gets a name instead. A map of other axes than the image's, without its
+    colour, stays as it is.
     """
     if isinstance(image, torch.Tensor):
         return torch.from_numpy(values).to(image.device)

@@ -95,9 +95,10 @@ def deblur_steps(
 ) -> Steps[Result]:
     """Do the same step by step: yields progress after every tile, returns the result.
 
-    Its image is a NumPy array, whatever the input was, or ``out``. Closing the generator cancels the work. ``model`` overrides the name in the options,
-    ``plan`` what the memory budget would lead to (for measurements), ``recorded`` is the
-    environment of a recipe, whose plan is used where it fits.
+    The image of the result is ``out``, or a NumPy array, whatever the input was. Closing the
+    generator cancels the work. ``model`` overrides the name in the options, ``plan`` what the
+    memory budget would lead to (for measurements), ``recorded`` is the environment of a recipe,
+    whose plan is used where it fits.
     """
     with explaining_shortage():
         job = prepare_job(

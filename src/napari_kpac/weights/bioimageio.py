@@ -217,8 +217,9 @@ def documentation(exported: ExportNet, card: ModelCard) -> str:
         "Whole images only": TILING_NOTE,
         "Use": (
             "8-bit RGB images, sRGB. Grey images: repeat the channel three times and take the mean "
-            f"of the result. Both sides must be multiples of {config.multiple}; napari-kpac mirrors "
-            "the image at its edges up to that size and crops the result. Outputs: the deblurred "
+            f"of the result. Both sides must be multiples of {config.multiple}; napari-kpac "
+            "reflects the image at its edges up to that size and crops the result. Outputs: the "
+            "deblurred "
             "image (0 to 255, floating point) and, for each block of the network, alpha: how much "
             f"every dilation ({', '.join(map(str, config.dilations))}) contributes to each cell of "
             f"{config.multiple} x {config.multiple} pixels. The PyTorch weights need the Python "
