@@ -5,6 +5,7 @@ Not for: windows and files.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -129,12 +130,14 @@ def replay(
     recipe
         How to do it.
     model
-        In place of the recipe's own. Without it, the installed model must be the one that the
-        recipe was made with.
+        In place of the recipe's own. Without it, an installed model must be the one that the
+        recipe was made with; a bundled model of another version gives a warning.
     """
     options, recorded = recipe.options, recipe.environment
     if model is None:
-        check_model(recipe, options.model)
+        changed = check_model(recipe, options.model)
+        if changed:
+            warnings.warn(changed, stacklevel=2)
     else:
         options = replace(options, model=model_name(model))
     steps = deblur_steps(
