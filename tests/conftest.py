@@ -14,6 +14,12 @@ settings.load_profile("quick")
 SHARED = Path(os.environ.get("NAPARI_KPAC_SHARED", Path(__file__).parents[2] / "shared"))
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what opens windows, so that it can be left out where there is no screen."""
+    if {"qtbot", "qapp", "make_napari_viewer"} & set(getattr(item, "fixturenames", ())):
+        item.add_marker("window")
+
+
 @pytest.fixture(scope="session")
 def golden() -> Path:
     folder = SHARED / "golden"

@@ -34,6 +34,7 @@ from .optics import defocus as defocus
 from .training import TrainOptions as TrainOptions
 from .training import train as train
 from .weights import ModelCard as ModelCard
+from .weights import export_model as export_model
 from .weights import load as load
 from .weights import models as models
 

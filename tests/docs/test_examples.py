@@ -38,11 +38,20 @@ def page_folder(samples, tmp_path, monkeypatch):
     return folder
 
 
+def opens_window(page):
+    return any("napari.Viewer(" in block.text for block in blocks(page))
+
+
+def marked(page):
+    marks = [pytest.mark.window] if opens_window(page) else []
+    return pytest.param(page, marks=marks, id=name_of(page))
+
+
 @pytest.mark.usefixtures("page_folder")
-@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
+@pytest.mark.parametrize("page", map(marked, RUNNABLE))
 def test_the_page_runs(page, monkeypatch, request):
     names = {"__name__": "__main__"}
-    if any("napari.Viewer(" in block.text for block in blocks(page)):
+    if opens_window(page):
         # A window of napari's own fixture, which closes it and sees to it that nothing is left.
         monkeypatch.setattr("napari.Viewer", request.getfixturevalue("make_napari_viewer"))
     for block in blocks(page):

@@ -23,6 +23,14 @@ def test_the_conda_recipe_needs_what_the_package_needs():
     assert script == f"napari-kpac = {PROJECT['scripts']['napari-kpac']}"
 
 
+def test_the_workflow_runs_all_but_windows_on_the_other_systems():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))
+    headless = workflow["jobs"]["headless"]
+    assert headless["strategy"]["matrix"]["os"] == ["macos-latest", "windows-latest"]
+    (command,) = [step["run"] for step in headless["steps"] if "pytest" in step.get("run", "")]
+    assert command == 'python -m pytest -m "not long and not window" --ignore=tests/gui'
+
+
 def test_the_workflow_runs_the_test_command_on_every_python_that_is_promised():
     workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))
     linux = workflow["jobs"]["linux"]

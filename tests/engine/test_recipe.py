@@ -1,11 +1,18 @@
 """Recipes survive the disk, and nothing but a recipe is taken for one."""
 
 import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import napari_kpac as kpac
+from napari_kpac.cli import main
+from napari_kpac.images import write_image
+from napari_kpac.weights import save_network
 from tests.engine.conftest import tiny_net
 
 NET = tiny_net(3, double=False)
@@ -161,3 +168,80 @@ def test_recipes_of_grey_images_do_not_take_colours_for_pixels(rng, tmp_path):
     narrow = rng.random((2, 40, 3))
     own = kpac.deblur(narrow, NET, "cpu", rgb=False)
     assert np.array_equal(kpac.replay(narrow, own.recipe, NET).image, own.image)
+
+
+@pytest.fixture
+def early(rng, tmp_path):
+    """An image, a recipe that an earlier version of a bundled model made, and that model's file."""
+    net = kpac.load("kpac-2level")
+    with torch.no_grad():
+        net.decoder.gather.weight.mul_(0.9)
+    path = tmp_path / "earlier.safetensors"
+    save_network(net, path, replace(net.card, version="0.9"))
+    image = rng.random((24, 32))
+    made = kpac.deblur(image, path, "cpu", range="unit")
+    named = replace(made.recipe.options, model="kpac-2level")
+    recipe = replace(made.recipe, options=named)
+    recipe.save(tmp_path / "look.json")
+    return image, tmp_path / "look.json", path, made
+
+
+def test_a_recipe_says_which_version_of_the_model_it_was_made_with(early):
+    _, look, _, _ = early
+    record = json.loads(look.read_text())
+    assert record["model"]["version"] == "0.9"
+    assert kpac.load_recipe(look).model_version == "0.9"
+    assert kpac.deblur(np.zeros((8, 8)), "kpac-2level", "cpu").recipe.model_version == (
+        kpac.load("kpac-2level").card.version
+    )
+
+
+def test_a_bundled_model_that_changed_gives_a_warning(early):
+    image, look, _, made = early
+    now = kpac.load("kpac-2level").card.version
+    with pytest.warns(UserWarning, match=rf"version 0\.9 of the model.*version {now} of") as found:
+        again = kpac.replay(image, kpac.load_recipe(look))
+    assert [Path(each.filename).name for each in found] == ["test_recipe.py"]
+    assert not np.array_equal(again.image, made.image)
+    assert again.recipe.model_version == now
+    wanted = kpac.deblur(image, "kpac-2level", "cpu", range="unit").image
+    np.testing.assert_allclose(again.image, wanted, atol=1e-6)
+
+
+def test_the_file_of_the_earlier_version_makes_the_same_again(early):
+    image, look, path, made = early
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = kpac.replay(image, kpac.load_recipe(look), path)
+        # An unchanged model is nothing to speak of.
+        same = kpac.deblur(image, "kpac-2level", "cpu").recipe
+        kpac.replay(image, same)
+    np.testing.assert_allclose(again.image, made.image, atol=1e-6)
+
+
+def test_a_recipe_of_an_early_release_has_no_version(early):
+    image, look, _, _ = early
+    record = json.loads(look.read_text())
+    del record["model"]["version"]
+    look.write_text(json.dumps(record))
+    recipe = kpac.load_recipe(look)
+    assert recipe.model_version == ""
+    with pytest.warns(UserWarning, match="an early version of the model"):
+        kpac.replay(image, recipe)
+    record["model"]["version"] = 2
+    look.write_text(json.dumps(record))
+    with pytest.raises(kpac.KpacError, match="names no model"):
+        kpac.load_recipe(look)
+
+
+def test_the_terminal_says_that_a_bundled_model_changed(early, tmp_path, capsys):
+    image, look, path, _ = early
+    source = tmp_path / "in.tif"
+    write_image(source, image.astype(np.float32))
+    call = ["deblur", str(source), "--recipe", str(look), "-o"]
+    assert main([*call, str(tmp_path / "a.tif")]) == 0
+    assert "version 0.9 of the model 'kpac-2level'" in capsys.readouterr().err
+    assert kpac.load_recipe(tmp_path / "a.tif").model_version != "0.9"
+    assert main([*call, str(tmp_path / "b.tif"), "--model", str(path)]) == 0
+    assert "version 0.9" not in capsys.readouterr().err
+    assert kpac.load_recipe(tmp_path / "b.tif").model_version == "0.9"

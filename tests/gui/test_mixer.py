@@ -1,5 +1,6 @@
 """The attention mixer in a real window."""
 
+import json
 import subprocess
 import sys
 
@@ -150,6 +151,23 @@ def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, image, qtbot, tmp
     with mixer._message.showing_errors():
         mixer.load_recipe(tmp_path / "bad.json")
     assert "bad.json" in mixer._message.text()
+
+
+def test_a_recipe_of_an_earlier_bundled_model_is_loaded_with_a_notice(mixer, tmp_path):
+    gain = mixer._controls.strips[0][0].gain
+    gain.number.setValue(0.5)
+    mixer.save_recipe(tmp_path / "look.json")
+    record = json.loads((tmp_path / "look.json").read_text())
+    record["options"]["model"] = "default"
+    record["model"] = {"name": "kpac-3level", "version": "0.9", "sha256": "0" * 64}
+    (tmp_path / "look.json").write_text(json.dumps(record))
+    mixer.reset()
+    mixer.load_recipe(tmp_path / "look.json")
+    assert gain.number.value() == 0.5
+    now = kpac.load("default").card.version
+    assert f"made with version 0.9 of the model 'kpac-3level', this release has version {now}" in (
+        mixer._message.text()
+    )
 
 
 def test_what_was_tuned_here_runs_on_a_folder_and_comes_back(viewer, mixer, image, qtbot, tmp_path):

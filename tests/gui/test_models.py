@@ -1,8 +1,10 @@
 """Models in the window: the default, those that take two views; preferences; the palette."""
 
+import napari
 import numpy as np
 import pytest
 from napari.settings import get_plugin_settings
+from packaging.version import Version
 from qtpy.QtCore import Qt
 
 from napari_kpac.weights import ModelCard, save_network
@@ -90,15 +92,25 @@ def test_keeping_memory_can_be_switched_off(viewer):
         preferences.apply_to_engine()
 
 
-def by_palette(viewer, text):
-    """Type into the command palette and run what it finds."""
+def by_palette(viewer, text, command):
+    """Type into the command palette and run the command, which must be among what it finds."""
     viewer.window._toggle_command_palette()
     palette = viewer.window._qt_window._command_palette
     palette._line.setText(text)
-    palette._list.execute()
-    palette.hide()
+    found = [each.id for each in palette._list.iter_command()]
+    try:
+        palette._list.execute(found.index(command))
+    finally:
+        palette.hide()
 
 
+in_palette = pytest.mark.skipif(
+    Version(napari.__version__) >= Version("0.10.0rc0"),
+    reason="this napari keeps readers and writers out of the palette",
+)
+
+
+@in_palette
 def test_a_recipe_opens_from_the_palette(viewer, tiny_model, tmp_path, monkeypatch):
     labels = np.ones((32, 40), np.uint8)
     modulation = kpac.Modulation(labels=labels, label_gains={1: [0] * 5})
@@ -108,17 +120,18 @@ def test_a_recipe_opens_from_the_palette(viewer, tiny_model, tmp_path, monkeypat
         "napari_kpac.widgets.files.QFileDialog.getOpenFileName",
         lambda *_: (str(tmp_path / "look.json"), ""),
     )
-    by_palette(viewer, "Open a KPAC recipe")
+    by_palette(viewer, "Open a KPAC recipe", "napari-kpac.read_recipe")
     assert [layer.name for layer in viewer.layers] == ["labels of the recipe"]
 
 
+@in_palette
 def test_a_map_is_saved_from_the_palette(viewer, tmp_path, monkeypatch):
     viewer.add_image(np.linspace(0, 1, 48, dtype=np.float32).reshape(6, 8), name="map")
     monkeypatch.setattr(
         "napari_kpac.widgets.files.QFileDialog.getSaveFileName",
         lambda *_: (str(tmp_path / "map.npy"), ""),
     )
-    by_palette(viewer, "Save a blur map")
+    by_palette(viewer, "Save a blur map", "napari-kpac.write_map")
     assert np.load(tmp_path / "map.npy").shape == (6, 8)
 
 

@@ -30,7 +30,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import Outcome, Report
 from napari_kpac.core.errors import ConfigError, FileError, RecipeError
 from napari_kpac.core.files import put_in_place, temporary_beside
-from napari_kpac.core.progress import Steps
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.deblurring import prepare_job
@@ -86,7 +86,9 @@ def deblur_files(
     if recipe is not None:
         options = options or recipe.options
         modulation = modulation or recipe.modulation
-        check_model(recipe, options.model)
+        changed = check_model(recipe, options.model)
+        if changed:
+            yield Progress(0, 1, "model", changed)
         if batch.threads is None:
             batch = replace(batch, threads=recorded_threads(recipe.environment))
     options = options or DeblurOptions()
@@ -162,18 +164,21 @@ class DeblurAction(FileAction):
     ) -> DeblurAction:
         """Load the model, so that a mistake shows before any file is opened."""
         modulation, batch = modulation or Modulation(), batch or BatchOptions()
-        name, sha256 = "", ""
+        name, sha256, version = "", "", ""
         if options.method == "kpac":
             net = prepare_network(options.model, resolve(options.device))
             modulation.check(net.config)
-            name, sha256 = card_of(net).name, card_of(net).sha256
+            card = card_of(net)
+            name, sha256, version = card.name, card.sha256, card.version
         else:
             check_classical(modulation)
         overlapping = batch.overlap and not batch.on_cluster
         return cls(
             options=options,
             overwrite=batch.overwrite,
-            recipe=Recipe(options, modulation, name, sha256, environment or {}),
+            recipe=Recipe(
+                options, modulation, name, sha256, environment or {}, model_version=version
+            ),
             images_in_memory=IMAGES_OVERLAPPING if overlapping else IMAGES_ONE_BY_ONE,
             defocus_map=defocus_map,
         )

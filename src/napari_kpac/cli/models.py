@@ -1,4 +1,4 @@
-"""``napari-kpac models``: list, show, verify, import, install and remove models.
+"""``napari-kpac models``: list, show, verify, import, export, install and remove models.
 
 Not for: training them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from napari_kpac import network, weights
 from napari_kpac.cli.common import (
@@ -47,6 +47,34 @@ def register(commands: Commands) -> None:
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the model file to write"
     )
     importer.add_argument("--name", help="name in the card (default: that of the output file)")
+    exporter = add_command(
+        actions,
+        "export",
+        _export,
+        example="napari-kpac models export default --format onnx -o kpac.onnx",
+    )
+    exporter.add_argument("model", help="a name, or the path of a .safetensors or .npz file")
+    exporter.add_argument(
+        "--format",
+        choices=get_args(weights.ExportFormat),
+        default="bioimageio",
+        help="a bioimage.io package with everything in it, or the network alone "
+        "(default: %(default)s)",
+    )
+    exporter.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the file to write (default: the name of the model, in this folder)",
+    )
+    exporter.add_argument(
+        "--author",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="whom a package is by; once for each (default: known for bundled models)",
+    )
     install = add_command(
         actions, "install", _install, example="napari-kpac models install mine.safetensors"
     )
@@ -123,6 +151,15 @@ def _import(given: argparse.Namespace) -> None:
     """Convert the authors' .npz weights into a model file."""
     card = weights.import_weights(given.source, given.output, given.name).to_dict()
     print_result(given, card, f"{_card_text(card)}\nwrote {given.output}")
+
+
+def _export(given: argparse.Namespace) -> None:
+    """Write a model for other programs: bioimage.io, ONNX or TorchScript."""
+    written = weights.export_model(
+        given.model, given.output, given.format, authors=tuple(given.author)
+    )
+    data = {"format": given.format, "path": str(written), "bytes": written.stat().st_size}
+    print_result(given, data, f"wrote {written} ({given.format}, {data['bytes']:,} bytes)")
 
 
 def _install(given: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
+from napari_kpac.engine.containers import map_like, pixels_of
 from napari_kpac.engine.device import Model, card_of, model_name, prepare_network, resolve
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, check_finite, resolve_range
@@ -229,10 +230,11 @@ def _check_alphas(options: DetectionOptions, count: int) -> None:
 class Detection:
     """A blur map, what in it counts as blurred, and how both were made."""
 
-    values: Map
-    """(H, W) in 0..1, larger = more blurred; leading axes of a stack come first."""
-    mask: npt.NDArray[np.bool_]
-    """Where the values reach the threshold."""
+    values: Any
+    """(H, W) in 0..1, larger = more blurred; leading axes of a stack come first. A tensor or an
+    xarray where :func:`detect` was given one."""
+    mask: Any
+    """Where the values reach the threshold; in the same container."""
     threshold: float
     """The number that was used, one for all slices of a stack."""
     histogram: Histogram
@@ -246,8 +248,9 @@ class Detection:
     def with_threshold(self, rule: ThresholdRule, threshold: float | None = None) -> Detection:
         """Return the same map under another threshold; fast enough for a slider."""
         options = replace(self.options, threshold_rule=rule, threshold=threshold)
-        used = find_threshold(self.values, rule, threshold)
-        mask = blurred_mask(self.values, used)
+        values = pixels_of(self.values)
+        used = find_threshold(values, rule, threshold)
+        mask = map_like(self.values, blurred_mask(values, used), "blurred")
         return replace(self, options=options, threshold=used, mask=mask)
 
     def to_dict(self) -> dict[str, Any]:
@@ -283,9 +286,20 @@ def detect(
     **options
         Further fields of :class:`DetectionOptions`: source, weights, window, smoothing,
         threshold_rule, threshold, upsampling, range, rgb, ...
+
+    Returns
+    -------
+    Detection
+        Its map and mask are in the container of the image, as :func:`napari_kpac.blur_map` says.
     """
     chosen = DetectionOptions(model=model_name(model), device=device, **options)
-    return finish(detect_steps(image, chosen, views=views, model=model))
+    found = finish(detect_steps(image, chosen, views=views, model=model))
+    given = views[0] if image is None and views is not None else image
+    return replace(
+        found,
+        values=map_like(given, found.values, "blur_map"),
+        mask=map_like(given, found.mask, "blurred"),
+    )
 
 
 def detect_steps(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from napari_kpac.core.errors import ImageError
 from napari_kpac.core.options import ImageOptions
+from napari_kpac.engine.containers import pixels_of
 
 Array = npt.NDArray[Any]
 Maps = npt.NDArray[np.float32]
@@ -99,8 +100,8 @@ class Layout:
 def as_array(image: Any) -> Any:
     """Return what behaves like an array: shape, dtype and slicing; lazy ones stay lazy.
 
-    Of a multiscale image (a sequence of arrays) the full resolution is taken, of an xarray
-    its data; plain nested lists become NumPy arrays.
+    Of a multiscale image (a sequence of arrays) the full resolution is taken, of tensors, xarrays
+    and quantities the array inside; plain nested lists become NumPy arrays.
     """
     if isinstance(image, Sequence) and not isinstance(image, str | bytes):
         if len(image) and hasattr(image[0], "shape") and np.ndim(image[0]) >= 2:
@@ -109,8 +110,7 @@ def as_array(image: Any) -> Any:
             if smaller and len({len(shape) for shape in shapes}) == 1:
                 return as_array(image[0])
         image = _numpy(image)
-    if hasattr(image, "dims") and hasattr(image, "data"):
-        image = image.data
+    image = pixels_of(image)
     if isinstance(image, np.ma.MaskedArray):
         masked = int(np.count_nonzero(np.ma.getmaskarray(image)))
         if masked:
@@ -155,8 +155,11 @@ def layout_for(array: Any, options: ImageOptions) -> Layout:
     return _with_channels(layout, options.channel_axis, options.rgb_channels)
 
 
-def output_for(layout: Layout, out: Any, image: Any) -> Any:
-    """Return where a result goes: what was given, if it fits, or a new array."""
+def output_for(layout: Layout, out: Any, array: Any) -> Any:
+    """Return where a result goes: what was given, if it fits, or a new array.
+
+    ``array`` holds the image.
+    """
     if out is None:
         try:
             return np.empty(layout.shape, layout.dtype)
@@ -165,9 +168,14 @@ def output_for(layout: Layout, out: Any, image: Any) -> Any:
                 f"out of memory for a result of shape {layout.shape} and type {layout.dtype}; "
                 "give out=, for example a Zarr array, or work on files"
             ) from error
+    if pixels_of(out) is not out:
+        raise ImageError(
+            f"out is a {type(out).__name__}; give an array, or no out: the result is returned in "
+            "the container of the image"
+        )
     if tuple(out.shape) != layout.shape:
         raise ImageError(f"out has shape {tuple(out.shape)}, the image {layout.shape}")
-    if isinstance(out, np.ndarray) and np.may_share_memory(out, image):
+    if isinstance(out, np.ndarray) and np.may_share_memory(out, array):
         raise ImageError("out must not share memory with the image")
     return out
 

@@ -20,6 +20,7 @@ from napari_kpac.core.options import BlurMapOptions
 from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine.arrays import Maps, Plane
 from napari_kpac.engine.bottleneck import Bottleneck
+from napari_kpac.engine.containers import map_like
 from napari_kpac.engine.device import Model
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, each_plane, options_of
 from napari_kpac.engine.memory import explaining_shortage
@@ -48,7 +49,7 @@ def blur_map(
     *,
     options: BlurMapOptions | None = None,
     **fields: Any,
-) -> Maps:
+) -> Any:
     """Measure how blurred each pixel is: 0..1, larger = more blurred.
 
     This is alpha_1 of block 1, the attention of the smallest dilation, which the paper found
@@ -65,11 +66,18 @@ def blur_map(
         All options at once; keywords that are given as well replace its fields.
     **fields
         Further fields of :class:`BlurMapOptions`.
+
+    Returns
+    -------
+    array
+        float32 (H, W), leading axes of a stack first: a tensor on the same device where the image
+        is a tensor, an xarray with its coordinates where it is one, else a NumPy array.
     """
     options = options_of(
         BlurMapOptions, options, model=model, device=device, upsampling=upsampling, **fields
     )
-    return finish(blur_map_steps(image, options, model=model)).values
+    found = finish(blur_map_steps(image, options, model=model))
+    return map_like(image, found.values, "blur_map")
 
 
 def blur_map_steps(

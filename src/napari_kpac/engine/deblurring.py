@@ -5,6 +5,7 @@ Not for: windows and files.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ import numpy as np
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Steps, finish
 from napari_kpac.engine.arrays import output_for
+from napari_kpac.engine.containers import image_like
 from napari_kpac.engine.device import Model, model_name
 from napari_kpac.engine.job import UNSET, ClassicalJob, Job, Views, each_plane, options_of
 from napari_kpac.engine.memory import explaining_shortage
@@ -43,8 +45,9 @@ def deblur(
     image
         Any real image: 8- or 16-bit or floating point; grey, RGB or RGBA (last axis); with
         leading axes for time, z or channels, which are processed slice by slice; a NumPy,
-        dask, zarr or xarray array, or a multiscale list of them. None together with
-        ``views``: their mean stands for it.
+        dask, zarr or xarray array, a torch tensor, a pint quantity, or a multiscale list of
+        arrays. The colours of a tensor of shape (3, H, W) are named by ``channel_axis=0,
+        rgb_channels=(0, 1, 2)``. None together with ``views``: their mean stands for it.
     model
         A name, a path, or a network from :func:`napari_kpac.load`.
     device
@@ -69,12 +72,15 @@ def deblur(
     Returns
     -------
     Result
-        With ``image`` of the same shape and dtype as the input.
+        With ``image`` of the same shape and dtype as the input: an xarray with the same
+        dimensions, coordinates and attributes, a quantity with the same units, a tensor on the
+        same device, and a NumPy array of everything else. With ``out``, that.
     """
     options = options_of(
         DeblurOptions, options, model=model, device=device, tile=tile, memory=memory, **fields
     )
-    return finish(deblur_steps(image, options, modulation, views=views, out=out, model=model))
+    result = finish(deblur_steps(image, options, modulation, views=views, out=out, model=model))
+    return _as_given(result, image, views, out)
 
 
 def deblur_steps(
@@ -90,15 +96,16 @@ def deblur_steps(
 ) -> Steps[Result]:
     """Do the same step by step: yields progress after every tile, returns the result.
 
-    Closing the generator cancels the work. ``model`` overrides the name in the options,
-    ``plan`` what the memory budget would lead to (for measurements), ``recorded`` is the
-    environment of a recipe, whose plan is used where it fits.
+    The image of the result is ``out``, or a NumPy array, whatever the input was. Closing the
+    generator cancels the work. ``model`` overrides the name in the options, ``plan`` what the
+    memory budget would lead to (for measurements), ``recorded`` is the environment of a recipe,
+    whose plan is used where it fits.
     """
     with explaining_shortage():
         job = prepare_job(
             image, options, modulation, views=views, model=model, plan=plan, recorded=recorded
         )
-        out = output_for(job.layout, out, image)
+        out = output_for(job.layout, out, job.first)
         results = yield from each_plane(job, partial(job.deblur, out=out))
         return _joined(job, out, results)
 
@@ -123,18 +130,28 @@ def replay(
     recipe
         How to do it.
     model
-        In place of the recipe's own. Without it, the installed model must be the one that the
-        recipe was made with.
+        In place of the recipe's own. Without it, an installed model must be the one that the
+        recipe was made with; a bundled model of another version gives a warning.
     """
     options, recorded = recipe.options, recipe.environment
     if model is None:
-        check_model(recipe, options.model)
+        changed = check_model(recipe, options.model)
+        if changed:
+            warnings.warn(changed, stacklevel=2)
     else:
         options = replace(options, model=model_name(model))
     steps = deblur_steps(
         image, options, recipe.modulation, views=views, out=out, model=model, recorded=recorded
     )
-    return finish(steps)
+    return _as_given(finish(steps), image, views, out)
+
+
+def _as_given(result: Result, image: Any, views: Views, out: Any) -> Result:
+    """Return a result whose image is in the container of the input, unless it went to ``out``."""
+    if out is not None:
+        return result
+    given = views[0] if image is None and views is not None else image
+    return replace(result, image=image_like(given, result.image))
 
 
 def prepare_job(

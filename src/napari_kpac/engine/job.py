@@ -323,7 +323,14 @@ class Job:
             "machine": platform.machine(),
         }
         options = cast("DeblurOptions", self.options)  # blur maps have no recipe
-        return Recipe(options, modulation, card.name, card.sha256, environment)
+        return Recipe(
+            options,
+            modulation,
+            card.name,
+            card.sha256,
+            environment,
+            model_version=card.version,
+        )
 
 
 class ClassicalJob:

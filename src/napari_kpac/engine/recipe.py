@@ -21,7 +21,14 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from napari_kpac.core.errors import ConfigError, DeviceError, FileError, KpacError, RecipeError
+from napari_kpac.core.errors import (
+    ConfigError,
+    DeviceError,
+    FileError,
+    KpacError,
+    ModelNotFoundError,
+    RecipeError,
+)
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions, ImageOptions
 from napari_kpac.engine.arrays import Array, Layout, Maps
@@ -30,7 +37,7 @@ from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import resolve_range
 from napari_kpac.engine.tiling import Plan
 from napari_kpac.images import WRITABLE, description_of, read_image
-from napari_kpac.weights import is_file_name, load
+from napari_kpac.weights import find, is_file_name, load
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +128,8 @@ class Recipe:
     """What else may touch the last bits: device, threads, tile plan, versions."""
     folder: Path | None = None
     """Where the recipe was read; None for one that was not, or whose model the caller chose."""
+    model_version: str = ""
+    """Version in the card of the model; empty in recipes of early releases."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -152,7 +161,11 @@ class Recipe:
         modulation = self.modulation
         strengths = {str(k): float(v) for k, v in modulation.label_strength.items()}
         return {
-            "model": {"name": self.model_name, "sha256": self.model_sha256},
+            "model": {
+                "name": self.model_name,
+                "version": self.model_version,
+                "sha256": self.model_sha256,
+            },
             "options": self.options.to_dict(),
             "modulation": {
                 "gains": _plain(modulation.gains),
@@ -245,7 +258,8 @@ def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
             int(label): strength for label, strength in plain.get("label_strength", {}).items()
         },
     )
-    if not isinstance(model["name"], str) or not isinstance(model["sha256"], str):
+    version = model.get("version", "")
+    if not all(isinstance(each, str) for each in (model["name"], version, model["sha256"])):
         raise RecipeError("the recipe names no model")
     if not isinstance(environment, dict):
         raise RecipeError("the recipe does not say where it was made")
@@ -253,7 +267,7 @@ def _from_dict(values: dict[str, Any], path: Path) -> Recipe:
     if not isinstance(options.model, str) or not isinstance(options.device, str):
         raise RecipeError("the recipe names no model or no device")
     folder = path.absolute().parent
-    return Recipe(options, modulation, model["name"], model["sha256"], environment, folder)
+    return Recipe(options, modulation, model["name"], model["sha256"], environment, folder, version)
 
 
 def _read_image(path: Path) -> npt.NDArray[np.uint16]:
@@ -279,25 +293,48 @@ def _plain(gains: Any) -> Any:
     return None if gains is None else np.asarray(gains, np.float64).tolist()
 
 
-def check_model(recipe: Recipe, model: str) -> None:
+def check_model(recipe: Recipe, model: str) -> str:
     """Refuse to replay a recipe with other weights than it was made with.
 
-    A model that the caller chose in place of the recipe's own is the caller's decision.
+    A bundled model may have changed with the package: then a sentence about that is returned,
+    else an empty text. A model that the caller chose in place of the recipe's own is the caller's
+    decision.
     """
     if model != recipe.options.model or recipe.options.method != "kpac":
-        return
+        return ""
     if recipe.folder is not None and is_file_name(model) and not _is_below(recipe.folder, model):
         raise RecipeError(
             f"the recipe names the model file {model}, which is not in the recipe's folder; if you "
             "trust both, name that model explicitly"
         )
+    changed = changed_model(recipe)
     card = load(model).card
-    if card.sha256 != recipe.model_sha256:
+    if card.sha256 != recipe.model_sha256 and not changed:
         raise RecipeError(
             f"the recipe was made with other weights of {recipe.model_name!r} than are installed "
             f"here ({recipe.model_sha256[:12]}..., not {card.sha256[:12]}...); install those, or "
             f"name the model {model} explicitly to use what there is"
         )
+    return changed
+
+
+def changed_model(recipe: Recipe) -> str:
+    """Return a sentence if a recipe names a bundled model that has changed since, else nothing."""
+    if recipe.options.method != "kpac" or is_file_name(recipe.options.model):
+        return ""
+    try:
+        entry = find(recipe.options.model)
+    except ModelNotFoundError:
+        return ""
+    card = entry.card
+    if entry.origin != "bundled" or card.sha256 == recipe.model_sha256:
+        return ""
+    made = f"version {recipe.model_version}" if recipe.model_version else "an early version"
+    return (
+        f"the recipe was made with {made} of the model {recipe.model_name!r}, this release has "
+        f"version {card.version} of {card.name!r}: the result will differ. To make the same again, "
+        f"give the file of the earlier model (fingerprint {recipe.model_sha256[:12]}...)"
+    )
 
 
 def _is_below(folder: Path, name: str) -> bool:

@@ -149,11 +149,13 @@ class ColourHead(ConcatConv):
     """
 
     LANES = 8
+    by_row = True
+    """False: evaluated in one piece, for graphs that are to run elsewhere."""
 
     def partial(self, index: int, x: Tensor, *, bias: bool = False) -> Tensor:
         """Convolve part ``index`` alone, without the bias unless asked."""
         weight = self.part_weight(index)
-        if x.device.type != "cpu" or needs_gradient(weight):
+        if not self.by_row or x.device.type != "cpu" or needs_gradient(weight):
             return super().partial(index, x, bias=bias)
         outputs, inputs, size, _ = weight.shape
         rows = weight.transpose(1, 2).transpose(0, 1).reshape(size * outputs, inputs, 1, size)

@@ -366,15 +366,19 @@ class MixerWidget(DockedWidget):
     def load_recipe(self, path: str | Path) -> None:
         """Take over the settings of a recipe; painted labels come as a layer."""
         from napari_kpac.engine import load_recipe
+        from napari_kpac.engine.recipe import changed_model
 
         if self._opened is None or not self._controls.strips:
             raise NotReadyError("open an image first, then load the recipe")
-        modulation = load_recipe(path).modulation
-        state, labels = self._opened.load(modulation, self._controls.shape)
+        recipe = load_recipe(path)
+        state, labels = self._opened.load(recipe.modulation, self._controls.shape)
         if labels is not None:
             self._labels.value = labels
         self._set(state)
         self._message.setText(f"Loaded {Path(path).name}.")
+        changed = changed_model(recipe)
+        if changed:
+            self._message.show_error(changed)
 
     def _ask_save(self) -> None:
         path, _ = QFileDialog.getSaveFileName(self, "Save recipe", "recipe.json", "Recipe (*.json)")
