@@ -6,20 +6,19 @@ import subprocess
 import sys
 import time
 
-import distributed
 import numpy as np
 import pytest
 import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.batch.cluster import _client, _received
-from napari_kpac.batch.files import FileInfo, FileTask
+from napari_kpac.batch.cluster import _client, _problem
 from napari_kpac.batch.inputs import Item
+from napari_kpac.batch.worker import PlaneFailure, TaskResult
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.engine.memory import allocator_environment
-from napari_kpac.images import Metadata, description_of, read_image
+from napari_kpac.images import description_of, read_image
 
 PLANES = 12
 
@@ -145,7 +144,7 @@ def test_local_workers_from_the_terminal(folder, models, tmp_path, capsys):
 def test_local_workers_keep_freed_memory_and_this_process_stays_as_it_is(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = dict(os.environ)
-    with _client(distributed, kpac.BatchOptions(workers=1)) as client:
+    with _client(kpac.BatchOptions(workers=1)) as client:
         (found,) = client.run(lambda: dict(os.environ)).values()
     assert allocator_environment().items() <= found.items()
     assert found["OMP_NUM_THREADS"] == "1"
@@ -156,7 +155,7 @@ def test_local_workers_keep_freed_memory_and_this_process_stays_as_it_is(monkeyp
 
 
 def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("napari_kpac.batch.cluster.CONNECTION_TIMEOUT", "1s")
+    monkeypatch.setattr("napari_kpac.batch.cluster.CONNECTION_SECONDS", 1.0)
     call = ["deblur", str(folder), "-o", str(tmp_path / "x"), "--scheduler", "tcp://127.0.0.1:9"]
     assert main(call) == 1
     assert "no scheduler answers" in capsys.readouterr().err
@@ -167,9 +166,9 @@ def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):
 
 def test_a_result_that_arrived_counts_although_its_worker_died(tmp_path):
     """The future of such a result is lost by the time it is looked at."""
-    info = FileInfo((4, 4), np.dtype(np.uint8), Metadata())
-    task = FileTask(Item(tmp_path / "a.png", tmp_path / "b.png"), None)
-    assert _received(task, (info, "computed")) == (info, "computed")
-    assert task.outcome is None
-    assert _received(task, (OSError, OSError("worker died"), None)) == (None, None)
-    assert "worker died" in task.outcome.problem
+    item = Item(tmp_path / "a.png", tmp_path / "b.png")
+    assert _problem(item, TaskResult("computed", "w1", 1.0)) is None
+    assert "bad plane" in _problem(item, TaskResult(PlaneFailure("bad plane"), "w1", 1.0))
+    problem = _problem(item, (OSError, OSError("worker died"), None))
+    assert "a.png" in problem
+    assert "worker died" in problem

@@ -39,6 +39,9 @@ class BatchOptions:
     scheduler: str | None = option(
         None, "address of a dask scheduler, for example tcp://10.0.0.5:8786"
     )
+    record: str | None = option(
+        None, "on a cluster: file to which a line of JSON is added for every task that ended"
+    )
     retries: int = option(2, "how often a cluster tries an image again that failed", int)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,137 @@
+"""What a worker of a cluster does: open files, compute planes, and write them where it may.
+
+Loaded by workers and by the process that gives out their tasks (cluster.py). Not for: deciding
+what is done next, or keeping the record of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from distributed import WorkerPlugin, get_worker
+
+from napari_kpac.batch.files import (
+    FileAction,
+    FileInfo,
+    FileTask,
+    OpenFile,
+    error_text,
+    process_planes,
+)
+from napari_kpac.batch.inputs import Item
+from napari_kpac.batch.report import BatchProgress, Outcome
+from napari_kpac.core.errors import KpacError, RemoteError
+from napari_kpac.core.progress import finish
+from napari_kpac.engine.device import using_threads
+
+
+@dataclass(frozen=True, eq=False)
+class TaskResult:
+    """What a task came to, small unless it has to bring pixels back."""
+
+    value: Any
+    worker: str
+    seconds: float
+
+
+def run_file(batch: str, item: Item) -> TaskResult:
+    """Process a file of one plane; of another only its :class:`FileInfo` is found."""
+    return _here(batch).timed(lambda worker: worker.process(item))
+
+
+def run_plane(batch: str, item: Item, plane: int, pixel_range: Any, region: Any) -> TaskResult:
+    """Compute a plane and write it to a region; without one, it is brought back."""
+    return _here(batch).timed(lambda worker: worker.compute(item, plane, pixel_range, region))
+
+
+def _here(batch: str) -> BatchWorker:
+    return cast("BatchWorker", get_worker().plugins[batch])
+
+
+def helps_to_try_again(error: BaseException) -> bool:
+    """Return True unless a file or an option is at fault."""
+    return isinstance(error, RemoteError) or not isinstance(error, KpacError)
+
+
+class BatchWorker(WorkerPlugin):
+    """The part of a batch that every worker has, those that come later too.
+
+    Tasks name it, so that what is large in an action (maps of a modulation) travels once.
+    """
+
+    def __init__(self, action: FileAction, threads: int | None) -> None:
+        self.name = f"napari-kpac-{uuid.uuid4().hex}"
+        self.action, self.threads = action, threads
+
+    def setup(self, worker: Any) -> None:
+        """Begin on a worker."""
+        named = str(worker.name) != worker.address
+        self.worker = f"{worker.name} {worker.address}" if named else str(worker.address)
+        self._lock = threading.Lock()
+        self._last: tuple[Item, OpenFile] | None = None
+        """What was opened last: the planes of a stack come one after the other."""
+
+    def teardown(self, worker: Any) -> None:  # noqa: ARG002
+        """End: close the file."""
+        with self._lock:
+            if self._last is not None:
+                self._last[1].close()
+            self._last = None
+
+    def timed(self, work: Callable[[BatchWorker], Any]) -> TaskResult:
+        """Do some work; says who did it, and how long that took."""
+        start = time.perf_counter()
+        with using_threads(self.threads):
+            value = work(self)
+        return TaskResult(value, self.worker, time.perf_counter() - start)
+
+    def process(self, item: Item) -> Outcome | FileInfo:
+        """Process a file whole if it has one plane, and write its result."""
+        task = FileTask(item, self.action)
+        try:
+            with self._lock:
+                file = self._open(item, None)
+                if file.info.planes > 1:
+                    return file.info
+                self._last = None
+        except KpacError as error:
+            task.fail(error)
+        else:
+            finish(process_planes(task, task.load_from(file), BatchProgress(1)))
+        if task.error is not None and helps_to_try_again(task.error):
+            raise task.error
+        assert task.outcome is not None  # noqa: S101 - the plane, or an error, ended the file
+        return task.outcome
+
+    def compute(self, item: Item, plane: int, pixel_range: Any, region: Any) -> Any:
+        """Compute one plane; what is wrong with the file is returned, as text."""
+        try:
+            with self._lock:
+                file = self._open(item, pixel_range)
+                loaded = self.action.load(file, plane)
+            if region is not None:
+                return self.action.write_plane(file, plane, loaded, region)
+            return finish(self.action.compute(file, plane, loaded))
+        except KpacError as error:
+            if helps_to_try_again(error):
+                raise
+            return PlaneFailure(error_text(item, error))
+
+    def _open(self, item: Item, pixel_range: Any) -> OpenFile:
+        if self._last is None or self._last[0] != item:
+            # Not closed here: another thread may still be at work on the one before.
+            self._last = None
+            self._last = item, self.action.open(item, pixel_range)
+        return self._last[1]
+
+
+@dataclass(frozen=True)
+class PlaneFailure:
+    """Why a plane cannot be computed, whoever tries."""
+
+    problem: str
