@@ -20,7 +20,7 @@ from napari_kpac.core.files import append
 from napari_kpac.images import Location
 from napari_kpac.images.remote import RemotePath, write_whole
 
-FLUSH_SECONDS = 2.0
+FLUSH_SECONDS = 1.0
 """What a killed process has done since then is done again."""
 SEGMENT_BYTES = 1_000_000
 """A file of a record that is larger is left as it is, and another one begun."""

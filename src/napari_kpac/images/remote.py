@@ -113,7 +113,7 @@ class RemotePath:
         for name in names:
             with connecting(self):
                 system.invalidate_cache()
-                found = system.isfile(name) if self.protocol not in _WEB else _answers(system, name)
+                found = _is_file(system, name)
             if found:
                 yield name
 
@@ -194,19 +194,24 @@ def location(name: str | os.PathLike[str] | RemotePath) -> Location:
     if isinstance(name, RemotePath):
         return name
     text = os.fspath(name)
+    if "::" in text and "://" in text:
+        raise ConfigError(f"{text.partition('::')[0]}::...: {_kinds()}")
     found = _URL.fullmatch(text)
     if found is None:
         if _COLLAPSED.match(text) and not Path(text).exists():
             raise ConfigError(f"{text}: give a URL as text; a Path drops one of its slashes")
         return Path(name)
     protocol = found["protocol"].lower()
-    if protocol not in PROTOCOLS or "::" in text:
-        shown = ", ".join(f"{each}://" for each in PROTOCOLS)
-        raise ConfigError(f"{protocol}://...: images are read from files and from {shown}")
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"{protocol}://...: {_kinds()}")
     place = RemotePath(f"{protocol}://{found['rest']}")
     if place.has_query and place.suffix.lower() == ".zarr":
         raise ConfigError(f"{place}: a Zarr image is many files; its URL can have no query")
     return place
+
+
+def _kinds() -> str:
+    return f"images are read from files and from {', '.join(f'{each}://' for each in PROTOCOLS)}"
 
 
 def local_file(place: Location | str | os.PathLike[str]) -> Path:
@@ -280,10 +285,9 @@ def reason(place: RemotePath, error: BaseException) -> str:
     return re.sub(r"\?[^\s'\")]*", "", text)[:300]
 
 
-def _answers(system: Any, url: str) -> bool:
-    """Return True if a web server has a file; what else it says is an error."""
+def _is_file(system: Any, path: str) -> bool:
+    """Return True if there is a file; unlike fsspec's own, does not take every error for no."""
     try:
-        system.info(url)
+        return bool(system.info(path).get("type", "file") == "file")
     except FileNotFoundError:
         return False
-    return True

@@ -1,0 +1,119 @@
+"""Measure what giving out tasks to a cluster costs, with a stub in place of the computation.
+
+    python benchmarks/cluster.py
+    python benchmarks/cluster.py --planes 10000 --workers 1
+
+A stack of so many planes is given out to local workers, which do nothing; only the record is
+kept as always. Prints the time until the first plane is done, the time per task, and the memory
+of the process that gives the tasks out: after a tenth of the planes, and at its peak.
+"""
+
+# ruff: noqa: ARG002, D102 - a stub has little to say
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from napari_kpac.batch.executor import run_steps
+from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, SharedOutput
+from napari_kpac.batch.inputs import Item
+from napari_kpac.batch.options import BatchOptions
+from napari_kpac.batch.record import PlaneRecord
+from napari_kpac.batch.report import Outcome
+from napari_kpac.core.options import DeblurOptions
+from napari_kpac.images import Metadata
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Nothing(FileAction):
+    """Opens a stack that is not there, and computes nothing."""
+
+    planes: int
+
+    def find_result(self, item: Item) -> Path | None:
+        return None
+
+    def has_same_settings(self, record: Any) -> bool:
+        return False
+
+    def open(self, item: Item, pixel_range: Any = None) -> OpenFile:
+        shape = (self.planes, 1024, 1024)
+        return OpenFile(FileInfo(shape, np.dtype(np.uint8), Metadata(), self.planes, 1), None)
+
+    def load(self, file: OpenFile, plane: int) -> Any:
+        return None
+
+    def compute(self, file: OpenFile, plane: int, loaded: Any, pixels: Any = None) -> Any:
+        raise NotImplementedError
+
+    def output(self, item: Item, info: FileInfo) -> Output:
+        raise NotImplementedError
+
+    def shared_output(self, item: Item, info: FileInfo) -> SharedOutput:
+        return NoOutput(item)
+
+    def write_plane(self, file: OpenFile, plane: int, loaded: Any, region: Any) -> dict[str, Any]:
+        return {"device": "none"}
+
+
+class NoOutput(SharedOutput):
+    """Keeps the record, as a Zarr image does."""
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.record = PlaneRecord(item.target / ".napari-kpac", {})
+
+    def begin(self) -> None:
+        self.record.resume()
+        self.record.begin()
+
+    def finish(self) -> Outcome:
+        self.record.flush()
+        return Outcome(self.item, "made", (self.item.target,))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--planes", type=int, default=100_000, help="tasks (%(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
+    given = parser.parse_args()
+    here = psutil.Process()
+    with tempfile.TemporaryDirectory() as folder:
+        item = Item(Path(folder) / "stack.zarr", Path(folder) / "result.zarr")
+        item.source.mkdir()
+        action = Nothing(options=DeblurOptions(memory="1 GB"), planes=given.planes)
+        start = time.perf_counter()
+        steps = run_steps([item], action, BatchOptions(workers=given.workers, threads=1))
+        first = tenth = seen = 0
+        memory = 0
+        for seen, _ in enumerate(steps, start=1):
+            if seen == 1:
+                first = time.perf_counter()
+            if seen == given.planes // 10:
+                tenth, memory = time.perf_counter(), here.memory_info().rss
+        end = time.perf_counter()
+        record = sum(path.stat().st_size for path in Path(folder).rglob("*.jsonl"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+    tasks = given.planes - given.planes // 10
+    print(f"{seen} planes, {given.workers} worker(s)")
+    print(f"first plane after   {first - start:8.2f} s, processes started and planned")
+    print(f"time per task       {(end - tenth) / tasks * 1e3:8.3f} ms")
+    print(f"memory after 10 %   {memory / 1e6:8.1f} MB")
+    print(f"peak memory         {peak / 1e6:8.1f} MB")
+    print(f"record              {record / 1e6:8.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
