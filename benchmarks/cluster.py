@@ -2,10 +2,14 @@
 
     python benchmarks/cluster.py
     python benchmarks/cluster.py --planes 10000 --workers 1
+    python benchmarks/cluster.py --rate
 
 A stack of so many planes is given out to local workers, which do nothing; only the record is
-kept as always. Prints the time until the first plane is done, the time per task, and the memory
+kept as always. As many tasks are out at a time as for a worker of 32 threads. Prints the time until the first plane is done, the time per task, and the memory
 of the process that gives the tasks out: after a tenth of the planes, and at its peak.
+
+``--rate`` measures real work instead: a stack of planes of one megapixel from Zarr to Zarr, with as
+many workers as there are cores and one thread each; prints megapixels per second and core.
 """
 
 # ruff: noqa: ARG002, D102 - a stub has little to say
@@ -13,6 +17,7 @@ of the process that gives the tasks out: after a tenth of the planes, and at its
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import sys
 import tempfile
@@ -24,6 +29,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from napari_kpac.batch import cluster
 from napari_kpac.batch.executor import run_steps
 from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, SharedOutput
 from napari_kpac.batch.inputs import Item
@@ -73,20 +79,56 @@ class NoOutput(SharedOutput):
         self.item = item
         self.record = PlaneRecord(item.target / ".napari-kpac", {})
 
-    def begin(self) -> None:
-        self.record.resume()
+    def begin(self) -> str:
         self.record.begin()
+        return "nowhere"
 
     def finish(self) -> Outcome:
         self.record.flush()
         return Outcome(self.item, "made", (self.item.target,))
 
 
+def measure_rate(given: argparse.Namespace) -> None:
+    import zarr
+
+    import napari_kpac as kpac
+
+    planes = 6 * given.workers
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "in.zarr", Path(folder) / "out.zarr"
+        shape = (planes, 1000, 1000)
+        stack = zarr.create_array(str(source), shape=shape, dtype="uint8", chunks=(1, 500, 500))
+        stack[:] = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+        batch = BatchOptions(workers=given.workers, threads=1, record=f"{folder}/record.jsonl")
+        start = time.perf_counter()
+        steps = kpac.deblur_files([source], target, DeblurOptions(model=given.model), batch=batch)
+        times = [time.perf_counter() for _ in steps]
+        lines = Path(f"{folder}/record.jsonl").read_text("utf-8").splitlines()
+    seconds = sorted(each["seconds"] for each in map(json.loads, lines) if "plane" in each)
+    middle = seconds[len(seconds) // 2]
+    # The first planes of every worker load the model.
+    steady = (len(times) - 1 - given.workers) / (times[-1] - times[given.workers])
+    print(f"{planes} planes of 1 MP, {given.workers} worker(s) of one thread, {given.model}")
+    print(f"first plane after   {times[0] - start:8.2f} s")
+    print(f"a plane in a worker {middle:8.2f} s (median; {seconds[0]:.2f} to {seconds[-1]:.2f})")
+    print(f"per core            {steady / given.workers:8.3f} MP/s, reading and writing included")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--planes", type=int, default=100_000, help="tasks (%(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
+    parser.add_argument(
+        "--in-flight", type=int, default=64, help="tasks out at a time per worker (%(default)s)"
+    )
+    parser.add_argument("--rate", action="store_true", help="measure real work")
+    parser.add_argument("--model", default="default", help="for real work (%(default)s)")
     given = parser.parse_args()
+    if given.rate:
+        measure_rate(given)
+        return
+    # Two for each thread, as always: so many threads a worker stands for.
+    cluster.TASKS_PER_THREAD = given.in_flight
     here = psutil.Process()
     with tempfile.TemporaryDirectory() as folder:
         item = Item(Path(folder) / "stack.zarr", Path(folder) / "result.zarr")
@@ -107,7 +149,7 @@ def main() -> None:
         1 if sys.platform == "darwin" else 1024
     )
     tasks = given.planes - given.planes // 10
-    print(f"{seen} planes, {given.workers} worker(s)")
+    print(f"{seen} planes, {given.workers} worker(s), {given.in_flight} tasks out at a time")
     print(f"first plane after   {first - start:8.2f} s, processes started and planned")
     print(f"time per task       {(end - tenth) / tasks * 1e3:8.3f} ms")
     print(f"memory after 10 %   {memory / 1e6:8.1f} MB")

@@ -117,8 +117,8 @@ def test_local_workers_keep_freed_memory_and_this_process_stays_as_it_is(monkeyp
 
 
 def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("napari_kpac.batch.cluster.CONNECTION_SECONDS", 1.0)
-    call = ["deblur", str(folder), "-o", str(tmp_path / "x"), "--scheduler", "tcp://127.0.0.1:9"]
+    call = ["deblur", str(folder), "-o", str(tmp_path / "x"), "--scheduler", "tcp://127.0.0.1:9",
+            "--wait", "1"]  # fmt: skip
     assert main(call) == 1
     assert "no scheduler answers" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "distributed", None)

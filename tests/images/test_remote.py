@@ -19,13 +19,13 @@ from napari_kpac.core.errors import ConfigError, FileError, MissingExtraError, R
 from napari_kpac.images import (
     Metadata,
     RemotePath,
-    WholeChunks,
     description_of,
     location,
     open_image,
     read_image,
     start_image,
 )
+from napari_kpac.images.zarr_target import WholeChunks
 from tests import s3 as server
 
 STACK = np.random.default_rng(0).integers(0, 60000, (3, 70, 90)).astype(np.uint16)

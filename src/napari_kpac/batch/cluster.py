@@ -38,7 +38,6 @@ TASKS_PER_THREAD = 2
 """Tasks that are given out at a time: one at work, one waiting."""
 ASK_SECONDS = 2.0
 """Between questions to the scheduler how many threads there are."""
-CONNECTION_SECONDS = 20.0
 
 
 def cluster_steps(
@@ -249,7 +248,7 @@ def _worker_environment() -> Iterator[None]:
 @contextmanager
 def _client(options: BatchOptions) -> Iterator[Any]:
     """Connect to a scheduler, or start processes here for the length of the work."""
-    address, timeout = options.scheduler, CONNECTION_SECONDS
+    address, timeout = options.scheduler, float(options.wait)
     if address:
         try:
             client = distributed.Client(address, timeout=timeout, set_as_default=False)

@@ -46,16 +46,13 @@ from napari_kpac.images import (
     ZARR,
     Location,
     RemotePath,
-    WholeChunks,
-    ZarrRegion,
-    ZarrTarget,
     description_of,
     local_file,
     start_image,
     write_image,
     write_map,
 )
-from napari_kpac.images.zarr_target import RECORD_FOLDER
+from napari_kpac.images.zarr_target import RECORD_FOLDER, WholeChunks, ZarrRegion, ZarrTarget
 
 MAX_COLLECTED_BYTES = 64_000_000
 """The pixels of larger stacks are not collected in memory."""

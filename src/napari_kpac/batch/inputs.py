@@ -175,6 +175,8 @@ def _check_url(output: RemotePath, suffixes: tuple[str, ...]) -> None:
     """Raise where results cannot go to a URL."""
     if not set(ZARR) & set(suffixes):
         raise ConfigError(f"{output}: these results are files of this machine; name a folder")
+    if output.suffix.lower() in SUFFIXES:
+        raise ConfigError(f"{output}: at a URL, results are Zarr images: end the name in .zarr")
     if output.protocol in ("http", "https"):
         raise ConfigError(
             f"{output}: a web server can only be read; write to a file, s3:// or gs://"

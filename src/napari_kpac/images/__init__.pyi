@@ -21,6 +21,3 @@ from .remote import Location as Location
 from .remote import RemotePath as RemotePath
 from .remote import local_file as local_file
 from .remote import location as location
-from .zarr_target import WholeChunks as WholeChunks
-from .zarr_target import ZarrRegion as ZarrRegion
-from .zarr_target import ZarrTarget as ZarrTarget
