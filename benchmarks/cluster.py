@@ -5,8 +5,9 @@
     python benchmarks/cluster.py --rate
 
 A stack of so many planes is given out to local workers, which do nothing; only the record is
-kept as always. As many tasks are out at a time as for a worker of 32 threads. Prints the time until the first plane is done, the time per task, and the memory
-of the process that gives the tasks out: after a tenth of the planes, and at its peak.
+kept as always. As many tasks are out at a time as for a worker of 32 threads. Prints the time until
+the first plane is done, the time per task, and the memory of the process that gives the tasks out:
+after a tenth of the planes, and at its peak.
 
 ``--rate`` measures real work instead: a stack of planes of one megapixel from Zarr to Zarr, with as
 many workers as there are cores and one thread each; prints megapixels per second and core.

@@ -1,7 +1,7 @@
-"""Deblur an image or a folder on a SLURM cluster: python slurm.py INPUT OUTPUT
+"""Deblur an image or a folder on a SLURM cluster: ``python slurm.py INPUT OUTPUT``.
 
-Needs "napari-kpac[all]" and dask-jobqueue. Start it where jobs are submitted; it must live as long as
-the work lasts (tmux, or a small job of its own). If it dies, start it again: it goes on.
+Needs "napari-kpac[all]" and dask-jobqueue. Start it where jobs are submitted; it must live as
+long as the work lasts (tmux, or a small job of its own). If it dies, start it again: it goes on.
 """
 
 import sys
