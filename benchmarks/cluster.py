@@ -2,7 +2,8 @@
 
     python benchmarks/cluster.py
     python benchmarks/cluster.py --planes 10000 --workers 1
-    python benchmarks/cluster.py --rate
+    python benchmarks/cluster.py --rate --workers 2
+    python benchmarks/cluster.py --plan --planes 10000
 
 A stack of so many planes is given out to local workers, which do nothing; only the record is
 kept as always. As many tasks are out at a time as for a worker of 32 threads. Prints the time until
@@ -11,6 +12,7 @@ after a tenth of the planes, and at its peak.
 
 ``--rate`` measures real work instead: a stack of planes of one megapixel from Zarr to Zarr, with as
 many workers as there are cores and one thread each; prints megapixels per second and core.
+``--plan`` only waits for the first plane of such a stack, which is empty otherwise.
 """
 
 # ruff: noqa: ARG002, D102 - a stub has little to say
@@ -115,6 +117,27 @@ def measure_rate(given: argparse.Namespace) -> None:
     print(f"per core            {steady / given.workers:8.3f} MP/s, reading and writing included")
 
 
+def measure_plan(given: argparse.Namespace) -> None:
+    import zarr
+
+    import napari_kpac as kpac
+
+    with tempfile.TemporaryDirectory() as folder:
+        shape = (given.planes, 1000, 1000)
+        source = f"{folder}/in.zarr"
+        zarr.create_array(source, shape=shape, dtype="uint8", chunks=(1, 500, 500))
+        batch = BatchOptions(workers=given.workers, threads=1)
+        options = DeblurOptions(model=given.model)
+        kpac.load(given.model)
+        before, start = psutil.Process().memory_info().rss, time.perf_counter()
+        steps = kpac.deblur_files([source], f"{folder}/out.zarr", options, batch=batch)
+        next(steps)
+        seconds, after = time.perf_counter() - start, psutil.Process().memory_info().rss
+        steps.close()
+    print(f"{given.planes} planes of 1 MP: the first is done after {seconds:.1f} s")
+    print(f"memory of the process that gives tasks out: {(after - before) / 1e6:+.0f} MB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--planes", type=int, default=100_000, help="tasks (%(default)s)")
@@ -122,9 +145,13 @@ def main() -> None:
     parser.add_argument(
         "--in-flight", type=int, default=64, help="tasks out at a time per worker (%(default)s)"
     )
+    parser.add_argument("--plan", action="store_true", help="measure until the first plane")
     parser.add_argument("--rate", action="store_true", help="measure real work")
     parser.add_argument("--model", default="default", help="for real work (%(default)s)")
     given = parser.parse_args()
+    if given.plan:
+        measure_plan(given)
+        return
     if given.rate:
         measure_rate(given)
         return

@@ -1,4 +1,4 @@
-"""The scripts of the page on clusters: for SLURM, whose commands are stood in for, and Kubernetes."""
+"""The scripts of the page on clusters: SLURM, with stand-ins for its commands, and Kubernetes."""
 
 import importlib.util
 import sys

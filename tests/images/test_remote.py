@@ -136,6 +136,23 @@ def test_single_files_of_every_kind(s3, tmp_path):
         open_image(location("s3://images/broken.png"))
 
 
+def test_an_image_whose_parts_are_elsewhere_is_refused(s3, tmp_path):
+    parts = "".join(
+        f'<TiffData FirstZ="{n}" IFD="0" PlaneCount="1"><UUID FileName="{name}.ome.tif">'
+        f"urn:uuid:{n}</UUID></TiffData>"
+        for n, name in enumerate("ab")
+    )
+    text = (
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:0"><Image '
+        'ID="Image:0"><Pixels ID="P:0" DimensionOrder="XYZCT" Type="uint8" SizeX="4" SizeY="4" '
+        f'SizeZ="2" SizeC="1" SizeT="1">{parts}</Pixels></Image></OME>'
+    )
+    tifffile.imwrite(tmp_path / "a.ome.tif", np.ones((4, 4), np.uint8), description=text)
+    s3.put_file(str(tmp_path / "a.ome.tif"), "images/a.ome.tif")
+    with pytest.raises(FileError, match=r"^s3://images/a.ome.tif: parts of this image"):
+        open_image(location("s3://images/a.ome.tif"))
+
+
 def test_large_files_stay_open_in_their_copy(s3, tmp_path, monkeypatch):
     monkeypatch.setattr("napari_kpac.images.tiff.WHOLE_UP_TO_BYTES", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

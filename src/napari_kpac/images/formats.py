@@ -84,7 +84,7 @@ def open_image(path: Location, *, whole: bool = False) -> ImageFile:
             file = stack.enter_context(path.local_copy()) if isinstance(path, RemotePath) else path
             with _naming_url(path, file):
                 if suffix in TIFF:
-                    array, metadata = tiff.read(file, stack, whole=whole)
+                    array, metadata = tiff.read(file, stack, whole=whole, alone=file != path)
                 elif suffix in RAW:
                     array, metadata = photos.read_raw(file)
                 else:
