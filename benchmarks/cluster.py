@@ -40,6 +40,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.record import PlaneRecord
 from napari_kpac.batch.report import Outcome
 from napari_kpac.core.options import DeblurOptions
+from napari_kpac.core.progress import Progress
 from napari_kpac.images import Metadata
 
 
@@ -71,7 +72,8 @@ class Nothing(FileAction):
     def shared_output(self, item: Item, info: FileInfo) -> SharedOutput:
         return NoOutput(item)
 
-    def write_plane(self, file: OpenFile, plane: int, loaded: Any, region: Any) -> dict[str, Any]:
+    def write_plane(self, file: OpenFile, plane: int, loaded: Any, region: Any) -> Any:
+        yield Progress(1, 1, "nothing")
         return {"device": "none"}
 
 

@@ -1,5 +1,6 @@
 """Clusters that lose a worker, the client, or the connection to where the result goes."""
 
+import asyncio
 import json
 import os
 import re
@@ -177,7 +178,7 @@ def worker(models):
     found = BatchWorker(DeblurAction.prepare(options), 1)
     found.setup(Here())
     yield found
-    found.teardown(Here())
+    asyncio.run(found.teardown(Here()))
 
 
 def test_a_task_that_runs_twice_writes_the_same_bytes(worker, photo, tmp_path):
@@ -278,6 +279,16 @@ def test_a_worker_says_what_is_wrong_with_a_file(worker, tmp_path):
     failure = worker.compute(Item(tmp_path / "none.tif", tmp_path / "b.tif"), 0, None, None)
     assert isinstance(failure, PlaneFailure)
     assert "there is no such file" in failure.problem
+
+
+def test_a_worker_gives_up_when_the_batch_ends(worker, photo, tmp_path):
+    Image.fromarray(np.tile(photo, (4, 4, 1))).save(tmp_path / "a.png")
+    item = Item(tmp_path / "a.png", tmp_path / "out" / "b.png")
+    worker._stopped = True
+    outcome = worker.process(item)
+    assert outcome.state == "failed"
+    assert "the batch has ended" in outcome.problem
+    assert list((tmp_path / "out").rglob("*")) == []
 
 
 # URLs in batches

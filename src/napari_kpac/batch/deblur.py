@@ -34,7 +34,7 @@ from napari_kpac.batch.record import PlaneRecord
 from napari_kpac.batch.report import Outcome, Report
 from napari_kpac.core.errors import ConfigError, FileError, RecipeError
 from napari_kpac.core.files import put_in_place, temporary_beside
-from napari_kpac.core.progress import Steps, finish
+from napari_kpac.core.progress import Steps
 from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.deblurring import prepare_job
@@ -263,10 +263,10 @@ class DeblurAction(FileAction):
 
     def write_plane(
         self, file: OpenFile, plane: int, loaded: Any, region: ZarrRegion
-    ) -> dict[str, Any]:
+    ) -> Steps[dict[str, Any]]:
         """Deblur a plane into its region of a Zarr image."""
         out = WholeChunks(region.open())
-        recipe, parts, _ = finish(self.compute(file, plane, loaded, out))
+        recipe, parts, _ = yield from self.compute(file, plane, loaded, out)
         write_parts(out, parts)
         return dict(recipe.environment)
 

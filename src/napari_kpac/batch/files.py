@@ -158,7 +158,9 @@ class FileAction(ABC):
         """Return a result whose planes several processes can write; None where one must."""
         return None
 
-    def write_plane(self, file: OpenFile, plane: int, loaded: Any, region: Any) -> dict[str, Any]:
+    def write_plane(
+        self, file: OpenFile, plane: int, loaded: Any, region: Any
+    ) -> Steps[dict[str, Any]]:
         """Compute a plane into what :meth:`SharedOutput.begin` returned.
 
         Returns the environment that its recipe records.

@@ -6,12 +6,14 @@ what is done next, or keeping the record of it.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from distributed import WorkerPlugin, get_worker
 
@@ -25,9 +27,13 @@ from napari_kpac.batch.files import (
 )
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import BatchProgress, Outcome
-from napari_kpac.core.errors import KpacError, RemoteError
-from napari_kpac.core.progress import finish
+from napari_kpac.core.errors import CancelledError, KpacError, RemoteError
+from napari_kpac.core.progress import Steps
 from napari_kpac.engine.device import using_threads
+
+T = TypeVar("T")
+STOP_SECONDS = 60.0
+"""So long a batch that is given up waits for its workers; a step takes less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +47,23 @@ class TaskResult:
 
 def run_file(batch: str, item: Item) -> TaskResult:
     """Process a file of one plane; of another only its :class:`FileInfo` is found."""
-    return _here(batch).timed(lambda worker: worker.process(item))
+    return _timed(batch, lambda worker: worker.process(item))
 
 
 def run_plane(batch: str, item: Item, plane: int, pixel_range: Any, region: Any) -> TaskResult:
     """Compute a plane and write it to a region; without one, it is brought back."""
-    return _here(batch).timed(lambda worker: worker.compute(item, plane, pixel_range, region))
+    return _timed(batch, lambda worker: worker.compute(item, plane, pixel_range, region))
 
 
-def _here(batch: str) -> BatchWorker:
-    return cast("BatchWorker", get_worker().plugins[batch])
+def _timed(batch: str, work: Callable[[BatchWorker], Any]) -> TaskResult:
+    """Do some work of a batch; says who did it, and how long that took."""
+    worker = cast("BatchWorker | None", get_worker().plugins.get(batch))
+    if worker is None:  # a task that was given up before it began
+        return TaskResult(PlaneFailure("the batch has ended"), "", 0.0)
+    start = time.perf_counter()
+    with worker.working():
+        value = work(worker)
+    return TaskResult(value, worker.worker, time.perf_counter() - start)
 
 
 def helps_to_try_again(error: BaseException) -> bool:
@@ -76,19 +89,41 @@ class BatchWorker(WorkerPlugin):
         self._last: tuple[Item, OpenFile] | None = None
         """What was opened last: the planes of a stack come one after the other."""
 
-    def teardown(self, worker: Any) -> None:  # noqa: ARG002
-        """End: close the file."""
-        with self._lock:
-            if self._last is not None:
-                self._last[1].close()
-            self._last = None
+        self._running, self._stopped = 0, False
 
-    def timed(self, work: Callable[[BatchWorker], Any]) -> TaskResult:
-        """Do some work; says who did it, and how long that took."""
-        start = time.perf_counter()
-        with using_threads(self.threads):
-            value = work(self)
-        return TaskResult(value, self.worker, time.perf_counter() - start)
+    async def teardown(self, worker: Any) -> None:  # noqa: ARG002
+        """End: give up what is at work, at its next step, and close the file."""
+        self._stopped = True
+        until = time.monotonic() + STOP_SECONDS
+        while self._running and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        if self._last is not None:
+            self._last[1].close()
+        self._last = None
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Take note that something is at work."""
+        with self._lock:
+            self._running += 1
+        try:
+            with using_threads(self.threads):
+                yield
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _finish(self, steps: Steps[T]) -> T:
+        """Run long work to its end, unless the batch ends before."""
+        with closing(steps):
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                if self._stopped:
+                    raise CancelledError("the batch has ended")
 
     def process(self, item: Item) -> Outcome | FileInfo:
         """Process a file whole if it has one plane, and write its result."""
@@ -102,7 +137,11 @@ class BatchWorker(WorkerPlugin):
         except KpacError as error:
             task.fail(error)
         else:
-            finish(process_planes(task, task.load_from(file), BatchProgress(1)))
+            planes = task.load_from(file)
+            try:
+                self._finish(process_planes(task, planes, BatchProgress(1)))
+            except CancelledError as error:
+                task.fail(error)
         if task.error is not None and helps_to_try_again(task.error):
             raise task.error
         assert task.outcome is not None  # noqa: S101 - the plane, or an error, ended the file
@@ -115,8 +154,8 @@ class BatchWorker(WorkerPlugin):
                 file = self._open(item, pixel_range)
                 loaded = self.action.load(file, plane)
             if region is not None:
-                return self.action.write_plane(file, plane, loaded, region)
-            return finish(self.action.compute(file, plane, loaded))
+                return self._finish(self.action.write_plane(file, plane, loaded, region))
+            return self._finish(self.action.compute(file, plane, loaded))
         except KpacError as error:
             if helps_to_try_again(error):
                 raise
