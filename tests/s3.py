@@ -25,6 +25,17 @@ def server():
         running.stop()
 
 
+def connect(monkeypatch, address):
+    """Name a server as everybody does: by variables of the environment."""
+    import s3fs
+
+    variables = {"AWS_ENDPOINT_URL": f"http://{address[0]}:{address[1]}", **KEYS}
+    for name, value in {**variables, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    return s3fs.S3FileSystem()
+
+
 def require_credentials(address, on=True):
     """Let the server refuse keys that it does not know."""
     count = b"0" if on else b"1000000000"

@@ -49,18 +49,11 @@ def stack(tmp_path_factory, photo):
 @pytest.fixture
 def bucket(monkeypatch):
     """A bucket of a real S3 server, for this process and all that it starts."""
-    import s3fs
-
     with server.server() as address:
-        variables = {"AWS_ENDPOINT_URL": f"http://{address[0]}:{address[1]}", **server.KEYS}
-        for name, value in {**variables, "AWS_DEFAULT_REGION": "us-east-1"}.items():
-            monkeypatch.setenv(name, value)
-        s3fs.S3FileSystem.clear_instance_cache()
-        system = s3fs.S3FileSystem()
+        system = server.connect(monkeypatch, address)
         name = f"images-{uuid.uuid4().hex}"  # moto's servers of one process share their buckets
         system.mkdir(name)
         yield f"s3://{name}"
-        s3fs.S3FileSystem.clear_instance_cache()
 
 
 def command(source, target, models, *flags):

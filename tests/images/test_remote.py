@@ -39,29 +39,15 @@ def address():
 
 @pytest.fixture
 def s3(address, monkeypatch):
-    """A bucket ``images``, reached as everybody reaches one: by variables of the environment."""
-    import s3fs
-
-    connect(monkeypatch, address)
-    system = s3fs.S3FileSystem()
+    """A bucket ``images``."""
+    system = server.connect(monkeypatch, address)
     if not system.exists("images"):
         system.mkdir("images")
     yield system
-    connect(monkeypatch, address)
     server.require_credentials(address, on=False)
-    system = s3fs.S3FileSystem()
+    system = server.connect(monkeypatch, address)
     for name in system.find("images"):
         system.rm_file(name)
-    s3fs.S3FileSystem.clear_instance_cache()
-
-
-def connect(monkeypatch, address):
-    import s3fs
-
-    variables = {"AWS_ENDPOINT_URL": f"http://{address[0]}:{address[1]}", **server.KEYS}
-    for name, value in {**variables, "AWS_DEFAULT_REGION": "us-east-1"}.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture
@@ -190,10 +176,9 @@ def test_wrong_credentials(s3, address, monkeypatch, caplog):
 def test_a_connection_that_breaks_once_is_made_again(s3, proxy, monkeypatch):
     write("s3://images/a.zarr")
     s3.pipe_file("images/a.png", png(STACK[0]))
-    connect(monkeypatch, proxy.address)
+    server.connect(monkeypatch, proxy.address)
     for where, part, expected in (("a.zarr", b"/0/c/1", STACK), ("a.png", b"a.png", STACK[0])):
-        proxy.marked, proxy.breaks, proxy.broken = b"GET /images/" + where.encode(), 0, 0
-        proxy.marked, proxy.breaks = part, 1
+        proxy.marked, proxy.breaks, proxy.broken = part, 1, 0
         assert np.array_equal(read_image(location(f"s3://images/{where}")), expected)
         assert proxy.broken == 1
 
@@ -201,7 +186,7 @@ def test_a_connection_that_breaks_once_is_made_again(s3, proxy, monkeypatch):
 def test_a_connection_that_breaks_for_good_is_an_error_that_may_pass(s3, proxy, monkeypatch):
     write("s3://images/a.zarr")
     s3.pipe_file("images/a.png", png(STACK[0]))
-    connect(monkeypatch, proxy.address)
+    server.connect(monkeypatch, proxy.address)
     monkeypatch.setattr("s3fs.S3FileSystem.retries", 2)
     for where, part in (("a.zarr", b"/0/c/1"), ("a.png", b"a.png")):
         proxy.marked, proxy.breaks, proxy.broken = part, 10_000, 0
@@ -213,7 +198,7 @@ def test_a_connection_that_breaks_for_good_is_an_error_that_may_pass(s3, proxy, 
 
 
 def test_nobody_answers(monkeypatch):
-    connect(monkeypatch, ("127.0.0.1", 9))
+    server.connect(monkeypatch, ("127.0.0.1", 9))
     monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(RemoteError, match=r"^s3://images/a.png: cannot read it now"):
