@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -28,7 +28,7 @@ from napari_kpac.batch.files import (
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import BatchProgress, Outcome
 from napari_kpac.core.errors import CancelledError, KpacError, RemoteError
-from napari_kpac.core.progress import Steps
+from napari_kpac.core.progress import Progress, Steps, finish, relay
 from napari_kpac.engine.device import using_threads
 
 T = TypeVar("T")
@@ -88,7 +88,6 @@ class BatchWorker(WorkerPlugin):
         self._lock = threading.Lock()
         self._last: tuple[Item, OpenFile] | None = None
         """What was opened last: the planes of a stack come one after the other."""
-
         self._running, self._stopped = 0, False
 
     async def teardown(self, worker: Any) -> None:  # noqa: ARG002
@@ -115,15 +114,13 @@ class BatchWorker(WorkerPlugin):
 
     def _finish(self, steps: Steps[T]) -> T:
         """Run long work to its end, unless the batch ends before."""
-        with closing(steps):
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as stop:
-                    result: T = stop.value
-                    return result
-                if self._stopped:
-                    raise CancelledError("the batch has ended")
+
+        def go_on(progress: Progress) -> Progress:
+            if self._stopped:
+                raise CancelledError("the batch has ended")
+            return progress
+
+        return finish(relay(steps, go_on))
 
     def process(self, item: Item) -> Outcome | FileInfo:
         """Process a file whole if it has one plane, and write its result."""
