@@ -111,12 +111,10 @@ def measure_rate(given: argparse.Namespace) -> None:
         lines = Path(f"{folder}/record.jsonl").read_text("utf-8").splitlines()
     seconds = sorted(each["seconds"] for each in map(json.loads, lines) if "plane" in each)
     middle = seconds[len(seconds) // 2]
-    # The first planes of every worker load the model.
-    steady = (len(times) - 1 - given.workers) / (times[-1] - times[given.workers])
     print(f"{planes} planes of 1 MP, {given.workers} worker(s) of one thread, {given.model}")
     print(f"first plane after   {times[0] - start:8.2f} s")
     print(f"a plane in a worker {middle:8.2f} s (median; {seconds[0]:.2f} to {seconds[-1]:.2f})")
-    print(f"per core            {steady / given.workers:8.3f} MP/s, reading and writing included")
+    print(f"per core            {1 / middle:8.3f} MP/s, reading and writing included")
 
 
 def measure_plan(given: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.record import TaskRecord
 from napari_kpac.batch.report import BatchProgress, Outcome
 from napari_kpac.batch.stacks import CollectedStack, OpenStack, SharedStack, Task, say_who
-from napari_kpac.batch.worker import BatchWorker, PlaneFailure, TaskResult, run_file
+from napari_kpac.batch.worker import BatchWorker, Call, PlaneFailure, TaskResult, run
 from napari_kpac.core.errors import ClusterError, ConfigError
 from napari_kpac.core.progress import Progress
 from napari_kpac.engine.memory import allocator_environment
@@ -94,24 +94,26 @@ class ClusterRun:
         limit = TaskLimit(client)
         try:
             while True:
-                while len(tasks) < limit.now() and (found := self._next()) is not None:
+                # Together, since a message to the scheduler costs more than a task.
+                new: dict[str, Task] = {}
+                while len(tasks) + len(new) < limit.now() and (found := self._next()) is not None:
                     if isinstance(found, Outcome):
                         yield self._ended(found)
-                        continue
-                    future = client.submit(
-                        found.call, *found.arguments, retries=retries, pure=False,
-                        key=f"{found.item.first.name}-{found.plane}-{uuid.uuid4().hex}",
-                    )  # fmt: skip
-                    tasks[future.key] = found
-                    running.add(future)
+                    else:
+                        new[f"napari-kpac-{uuid.uuid4().hex}"] = found
+                if new:
+                    calls = [task.call for task in new.values()]
+                    futures = client.map(run, calls, key=list(new), retries=retries, pure=False)
+                    tasks |= new
+                    running.update(futures)
+                    del futures
                 if not tasks:
                     return
-                future, result = next(running)
-                task = tasks.pop(future.key)
-                future.release()
-                del future
-                yield from self._take(task, result)
-                del result
+                for future, result in running.next_batch():
+                    task = tasks.pop(future.key)
+                    future.release()
+                    yield from self._take(task, result)
+                del future, result
         finally:
             running.clear()
             for stack in self._stacks:
@@ -131,19 +133,20 @@ class ClusterRun:
             task = FileTask(item, self.action)
             # Not even opened here: the worker will see what is in it.
             if task.check():
-                yield Task(run_file, (self.batch, item), item)
+                yield Task(Call(self.batch, item))
             elif task.outcome is not None:
                 yield task.outcome
 
     def _take(self, task: Task, result: Any) -> Iterator[Progress]:
         """Take what came of a task: a file, what is in a stack, a plane, or an error."""
-        problem = _problem(task.item, result)
-        if task.stack is not None:
-            yield from self._take_plane(task.stack, task.plane, result, problem)
+        item = task.call.item
+        problem = _problem(item, result)
+        if task.stack is not None and task.call.plane is not None:
+            yield from self._take_plane(task.stack, task.call.plane, result, problem)
         elif problem is not None:
-            yield self._ended(Outcome(task.item, "failed", problem=problem))
+            yield self._ended(Outcome(item, "failed", problem=problem))
         elif isinstance(result.value, FileInfo):
-            self._open_stack(task.item, result.value)
+            self._open_stack(item, result.value)
         elif result.value.state == "made":
             yield self._ended(say_who(result.value, [result.worker], result.seconds))
         else:

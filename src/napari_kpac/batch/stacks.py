@@ -6,7 +6,7 @@ Not for: giving tasks out (cluster.py), or what a worker does with one (worker.p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from napari_kpac.batch.files import FileAction, FileInfo, FileTask, SharedOutput, error_text
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.report import Outcome
-from napari_kpac.batch.worker import TaskResult, run_plane
+from napari_kpac.batch.worker import Call, TaskResult
 from napari_kpac.core.errors import KpacError
 
 
@@ -22,12 +22,9 @@ from napari_kpac.core.errors import KpacError
 class Task:
     """Something for a worker to do."""
 
-    call: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    item: Item
+    call: Call
     stack: OpenStack | None = None
     """Of which it is a plane; None: a whole file."""
-    plane: int = 0
 
 
 class OpenStack(ABC):
@@ -49,8 +46,7 @@ class OpenStack(ABC):
             if self.problem:
                 return
             if not self.is_done(plane):
-                arguments = (batch, self.item, plane, self.info.pixel_range, region)
-                yield Task(run_plane, arguments, self.item, self, plane)
+                yield Task(Call(batch, self.item, plane, self.info.pixel_range, region), self)
 
     def fail(self, problem: str) -> None:
         """Note why the file cannot be completed."""

@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -45,24 +45,33 @@ class TaskResult:
     seconds: float
 
 
-def run_file(batch: str, item: Item) -> TaskResult:
-    """Process a file of one plane; of another only its :class:`FileInfo` is found."""
-    return _timed(batch, lambda worker: worker.process(item))
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What a worker is asked to do: to process a file, or to compute one of its planes.
+
+    Of a file with more than one plane only its :class:`FileInfo` is found.
+    """
+
+    batch: str
+    item: Item
+    plane: int | None = None
+    pixel_range: Any = None
+    region: Any = None
+    """Where the plane is written; None: it is brought back."""
 
 
-def run_plane(batch: str, item: Item, plane: int, pixel_range: Any, region: Any) -> TaskResult:
-    """Compute a plane and write it to a region; without one, it is brought back."""
-    return _timed(batch, lambda worker: worker.compute(item, plane, pixel_range, region))
-
-
-def _timed(batch: str, work: Callable[[BatchWorker], Any]) -> TaskResult:
-    """Do some work of a batch; says who did it, and how long that took."""
-    worker = cast("BatchWorker | None", get_worker().plugins.get(batch))
+def run(call: Call) -> TaskResult:
+    """Do a task of a batch; says who did it, and how long that took."""
+    worker = cast("BatchWorker | None", get_worker().plugins.get(call.batch))
     if worker is None:  # a task that was given up before it began
         return TaskResult(PlaneFailure("the batch has ended"), "", 0.0)
     start = time.perf_counter()
     with worker.working():
-        value = work(worker)
+        value: Any
+        if call.plane is None:
+            value = worker.process(call.item)
+        else:
+            value = worker.compute(call.item, call.plane, call.pixel_range, call.region)
     return TaskResult(value, worker.worker, time.perf_counter() - start)
 
 
