@@ -36,6 +36,8 @@ from napari_kpac.images import RemotePath
 
 TASKS_PER_THREAD = 2
 """Tasks that are given out at a time: one at work, one waiting."""
+REGISTRATIONS = 3
+"""Attempts to reach all workers: one may be going just then."""
 ASK_SECONDS = 2.0
 """Between questions to the scheduler how many threads there are."""
 
@@ -52,13 +54,27 @@ def cluster_steps(
             threads = max(1, (os.cpu_count() or 1) // options.workers)
         shared = action.for_worker(options.workers) if options.workers else action
         worker = BatchWorker(shared, threads)
-        client.register_plugin(worker)
+        _register(client, worker)
         try:
             run = ClusterRun(items, action, worker.name, record, progress)
             yield from run.steps(client, options.retries)
         finally:
             with suppress(Exception):  # the scheduler may be gone
                 client.unregister_worker_plugin(worker.name)
+
+
+def _register(client: Any, worker: BatchWorker) -> None:
+    """Give every worker its part of the batch, those that come later too."""
+    for left in reversed(range(REGISTRATIONS)):
+        try:
+            client.register_plugin(worker)
+            return
+        except Exception as error:  # what a worker raised, or that it is gone
+            if not left:
+                raise ClusterError(
+                    f"a worker cannot take part ({error}); do all have the same napari-kpac?"
+                ) from error
+            time.sleep(1)
 
 
 def _check_visible(items: Sequence[Item]) -> None:
