@@ -1,3 +1,9 @@
+import json
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -21,3 +27,38 @@ def photo():
     from skimage import data
 
     return np.ascontiguousarray(data.coffee()[100:164, 200:280])
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler and two workers without anybody to restart them; gives address and workers."""
+    file = tmp_path / "scheduler.json"
+    host = ["--host", "127.0.0.1"]
+    processes = [start("dask_scheduler", *host, "--port", "0", "--no-dashboard",
+                       "--scheduler-file", str(file))]  # fmt: skip
+    try:
+        for n in (1, 2):
+            processes.append(
+                start("dask_worker", "--scheduler-file", str(file), *host, "--no-nanny",
+                      "--nthreads", "1", "--no-dashboard", "--name", f"w{n}",
+                      "--local-directory", str(tmp_path / f"w{n}"))
+            )  # fmt: skip
+        limit = time.monotonic() + 60
+        while not (file.exists() and file.read_text().endswith("}")):
+            assert time.monotonic() < limit
+            time.sleep(0.1)
+        yield json.loads(file.read_text())["address"], processes[1:]
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()

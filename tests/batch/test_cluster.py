@@ -4,22 +4,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
-import distributed
 import numpy as np
 import pytest
 import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.batch.cluster import _client, _received
-from napari_kpac.batch.files import FileInfo, FileTask
+from napari_kpac.batch.cluster import _client, _problem
 from napari_kpac.batch.inputs import Item
+from napari_kpac.batch.worker import PlaneFailure, TaskResult
 from napari_kpac.cli import main
 from napari_kpac.core.progress import finish
 from napari_kpac.engine.memory import allocator_environment
-from napari_kpac.images import Metadata, description_of, read_image
+from napari_kpac.images import description_of, read_image
 
 PLANES = 12
 
@@ -37,43 +35,6 @@ def folder(tmp_path, photo):
     array[:] = stack
     (root / "broken.png").write_bytes(b"nothing")
     return root
-
-
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    """A scheduler and two workers without anybody to restart them; gives address and workers."""
-    file = tmp_path / "scheduler.json"
-    host = ["--host", "127.0.0.1"]
-    processes = [start("dask_scheduler", *host, "--port", "0", "--no-dashboard",
-                       "--scheduler-file", str(file))]  # fmt: skip
-    try:
-        for n in (1, 2):
-            processes.append(
-                start("dask_worker", "--scheduler-file", str(file), *host, "--no-nanny",
-                      "--nthreads", "1", "--no-dashboard", "--name", f"w{n}",
-                      "--local-directory", str(tmp_path / f"w{n}"))
-            )  # fmt: skip
-        import json
-
-        limit = time.monotonic() + 60
-        while not (file.exists() and file.read_text().endswith("}")):
-            assert time.monotonic() < limit
-            time.sleep(0.1)
-        yield json.loads(file.read_text())["address"], processes[1:]
-    finally:
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
 
 
 def serial(folder, out, models):
@@ -145,7 +106,7 @@ def test_local_workers_from_the_terminal(folder, models, tmp_path, capsys):
 def test_local_workers_keep_freed_memory_and_this_process_stays_as_it_is(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = dict(os.environ)
-    with _client(distributed, kpac.BatchOptions(workers=1)) as client:
+    with _client(kpac.BatchOptions(workers=1)) as client:
         (found,) = client.run(lambda: dict(os.environ)).values()
     assert allocator_environment().items() <= found.items()
     assert found["OMP_NUM_THREADS"] == "1"
@@ -156,8 +117,8 @@ def test_local_workers_keep_freed_memory_and_this_process_stays_as_it_is(monkeyp
 
 
 def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("napari_kpac.batch.cluster.CONNECTION_TIMEOUT", "1s")
-    call = ["deblur", str(folder), "-o", str(tmp_path / "x"), "--scheduler", "tcp://127.0.0.1:9"]
+    call = ["deblur", str(folder), "-o", str(tmp_path / "x"), "--scheduler", "tcp://127.0.0.1:9",
+            "--wait", "1"]  # fmt: skip
     assert main(call) == 1
     assert "no scheduler answers" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -167,9 +128,9 @@ def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):
 
 def test_a_result_that_arrived_counts_although_its_worker_died(tmp_path):
     """The future of such a result is lost by the time it is looked at."""
-    info = FileInfo((4, 4), np.dtype(np.uint8), Metadata())
-    task = FileTask(Item(tmp_path / "a.png", tmp_path / "b.png"), None)
-    assert _received(task, (info, "computed")) == (info, "computed")
-    assert task.outcome is None
-    assert _received(task, (OSError, OSError("worker died"), None)) == (None, None)
-    assert "worker died" in task.outcome.problem
+    item = Item(tmp_path / "a.png", tmp_path / "b.png")
+    assert _problem(item, TaskResult("computed", "w1", 1.0)) is None
+    assert "bad plane" in _problem(item, TaskResult(PlaneFailure("bad plane"), "w1", 1.0))
+    problem = _problem(item, (OSError, OSError("worker died"), None))
+    assert "a.png" in problem
+    assert "worker died" in problem

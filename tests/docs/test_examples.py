@@ -14,7 +14,10 @@ from tests.docs.pages import PAGES, blocks, name_of
 from tests.docs.sample_files import write_sample_files
 
 RUN = ("python", "sh")
-SHOWN = ("text", "toml", "{eval-rst}", "{toctree}", "{commands}", "{include} ../CHANGELOG.md")
+SHOWN = (
+    "text", "toml", "{literalinclude} slurm.py", "{literalinclude} kubernetes.yaml", "{eval-rst}",
+    "{toctree}", "{commands}", "{include} ../CHANGELOG.md",
+)  # fmt: skip
 MAX_NOT_RUN = 18
 """A limit, so that marking a block stays an exception."""
 

@@ -40,6 +40,7 @@ from napari_kpac.detection import (
 )
 from napari_kpac.detection.estimators import Planes, family
 from napari_kpac.detection.files import SUFFIXES, export, export_table, settings_name
+from napari_kpac.images import local_file
 
 _ENVIRONMENT = ("model", "device", "tile", "memory")
 """Options that do not change a map, or (the model) are compared by their content."""
@@ -75,7 +76,8 @@ def blur_map_files(
     maps = items(output, name, wanted, wanted[0] if kind else None)
 
     def beside(others: list[Item]) -> dict[Path, Path]:
-        return {item.target: other.target for item, other in zip(maps, others, strict=True)}
+        both = zip(maps, others, strict=True)
+        return {local_file(item.target): local_file(other.target) for item, other in both}
 
     action = BlurMapAction(
         options=options,
@@ -110,12 +112,12 @@ class BlurMapAction(FileAction):
 
     def is_done(self, item: Item) -> bool:
         """Return True if map, mask and table are there; scores are always computed again."""
-        extra = [where[item.target] for where in (self.masks, self.tables) if where]
+        extra = [where[local_file(item.target)] for where in (self.masks, self.tables) if where]
         return super().is_done(item) and self.truth is None and all(map(_first_file, extra))
 
     def find_result(self, item: Item) -> Path | None:
         """Return the map, or that of a stack's first slice, if it is there."""
-        return _first_file(item.target)
+        return _first_file(local_file(item.target))
 
     def has_same_settings(self, record: Any) -> bool:
         """Return True if a map was computed with the same options and weights."""
@@ -205,7 +207,7 @@ class BlurMapOutput(Output):
             "reading": action.options,
             **self.size,
         }
-        target = self.item.target
+        target = local_file(self.item.target)
         written = export(target, found.values, action.kind, **about)
         if action.masks:
             written += export(action.masks[target], found.mask, **about)

@@ -1,158 +1,255 @@
-"""Runs a batch on dask.distributed (extra ``distributed``): one task per plane.
+"""Runs a batch on dask.distributed (extra ``distributed``): one task per file or plane.
 
-Workers read the files themselves, so every machine must see them under the same names; what
-they compute comes back, and this process writes it. A worker that dies loses nothing: its tasks
-go to another. Not for: starting clusters of several machines (dask has tools for that).
+Workers read and write the files themselves, so every machine must see them under the same names.
+Only the planes of a stack that becomes one file come back, and this process writes them. It keeps
+the record, and can be killed and started again; a worker that dies loses nothing: its tasks go to
+another. Not for: starting clusters of several machines (dask has tools for that), or what a
+worker does (worker.py).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
+import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from napari_kpac.batch.files import FileAction, FileInfo, FileTask, OpenFile, close_tasks
+import dask
+import distributed
+
+from napari_kpac.batch.files import FileAction, FileInfo, FileTask, error_text
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
-from napari_kpac.batch.report import BatchProgress
-from napari_kpac.core.errors import ClusterError, KpacError, require
-from napari_kpac.core.progress import Progress, finish
-from napari_kpac.engine.device import using_threads
+from napari_kpac.batch.record import TaskRecord
+from napari_kpac.batch.report import BatchProgress, Outcome
+from napari_kpac.batch.stacks import CollectedStack, OpenStack, SharedStack, Task, say_who
+from napari_kpac.batch.worker import BatchWorker, Call, PlaneFailure, TaskResult, run
+from napari_kpac.core.errors import ClusterError, ConfigError
+from napari_kpac.core.progress import Progress
 from napari_kpac.engine.memory import allocator_environment
+from napari_kpac.images import RemotePath
 
 TASKS_PER_THREAD = 2
 """Tasks that are given out at a time: one at work, one waiting."""
-CONNECTION_TIMEOUT = "20s"
+REGISTRATIONS = 3
+"""Attempts to reach all workers: one may be going just then."""
+ASK_SECONDS = 2.0
+"""Between questions to the scheduler how many threads there are."""
 
 
 def cluster_steps(
     items: Sequence[Item], action: FileAction, options: BatchOptions, progress: BatchProgress
 ) -> Iterator[Progress]:
     """Process all items on a cluster; the same as in one process otherwise."""
-    distributed = require("distributed", "distributed", "work on a cluster")
-    with _client(distributed, options) as client:
+    _check_visible(items)
+    path = None if options.record is None else Path(options.record)
+    with TaskRecord(path) as record, _client(options) as client:
         threads = options.threads
         if threads is None and options.workers:
             threads = max(1, (os.cpu_count() or 1) // options.workers)
         shared = action.for_worker(options.workers) if options.workers else action
-        worker = PlaneWorker(uuid.uuid4().hex, shared, threads)
-        submit = partial(client.submit, worker.compute, retries=options.retries, pure=False)
+        worker = BatchWorker(shared, threads)
+        _register(client, worker)
+        try:
+            run = ClusterRun(items, action, worker.name, record, progress)
+            yield from run.steps(client, options.retries)
+        finally:
+            with suppress(Exception):  # the scheduler may be gone
+                client.unregister_worker_plugin(worker.name)
+
+
+def _register(client: Any, worker: BatchWorker) -> None:
+    """Give every worker its part of the batch, those that come later too."""
+    for left in reversed(range(REGISTRATIONS)):
+        try:
+            client.register_plugin(worker)
+            return
+        except Exception as error:  # what a worker raised, or that it is gone
+            if not left:
+                raise ClusterError(
+                    f"a worker cannot take part ({error}); do all have the same napari-kpac?"
+                ) from error
+            time.sleep(1)
+
+
+def _check_visible(items: Sequence[Item]) -> None:
+    for item in items:
+        for path in (*item.files, item.target):
+            if isinstance(path, RemotePath) and path.protocol == "memory":
+                raise ConfigError(f"{path}: memory:// is seen by this process alone, not by others")
+
+
+class ClusterRun:
+    """A batch while it is given out, task by task, and its results are taken.
+
+    At no time are there more than a few tasks for every thread of the cluster.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Item],
+        action: FileAction,
+        batch: str,
+        record: TaskRecord,
+        progress: BatchProgress,
+    ) -> None:
+        self.action, self.batch, self.record, self.progress = action, batch, record, progress
+        self._planes: deque[Iterator[Task]] = deque()
+        self._stacks: set[OpenStack] = set()
+        self._files = self._new_files(items)
+
+    def steps(self, client: Any, retries: int) -> Iterator[Progress]:
+        """Give out tasks and take results until nothing is left."""
         running = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
-        tasks: dict[str, FileTask] = {}
-        unfinished: set[FileTask] = set()
-        planes = _planes(items, action)
+        tasks: dict[str, Task] = {}
+        limit = TaskLimit(client)
         try:
             while True:
-                while len(tasks) < _most_tasks(client) and (plane := next(planes, None)):
-                    task, index, pixel_range = plane
-                    unfinished.add(task)
-                    if task.outcome is None:
-                        future = submit(task.item, index, pixel_range)
-                        tasks[future.key] = task
-                        running.add(future)
-                    elif (outcome := task.write(None)) is not None:
-                        unfinished.discard(task)
-                        yield progress.end(outcome)
+                # Together, since a message to the scheduler costs more than a task.
+                new: dict[str, Task] = {}
+                while len(tasks) + len(new) < limit.now() and (found := self._next()) is not None:
+                    if isinstance(found, Outcome):
+                        yield self._ended(found)
+                    else:
+                        new[f"napari-kpac-{uuid.uuid4().hex}"] = found
+                if new:
+                    calls = [task.call for task in new.values()]
+                    futures = client.map(run, calls, key=list(new), retries=retries, pure=False)
+                    tasks |= new
+                    running.update(futures)
+                    del futures
                 if not tasks:
                     return
-                future, result = next(running)
-                task = tasks.pop(future.key)
-                info, computed = _received(task, result)
-                future.release()
+                for future, result in running.next_batch():
+                    task = tasks.pop(future.key)
+                    future.release()
+                    yield from self._take(task, result)
                 del future, result
-                if (outcome := task.write(computed, info)) is not None:
-                    unfinished.discard(task)
-                    yield progress.end(outcome)
-                elif task.outcome is None:
-                    yield progress.advance(task.item, task.written / task.planes)
         finally:
             running.clear()
-            close_tasks(unfinished)
+            for stack in self._stacks:
+                stack.close()
 
+    def _next(self) -> Task | Outcome | None:
+        """Return what is to be done next: planes of stacks that are open, then further files."""
+        while self._planes:
+            task = next(self._planes[0], None)
+            if task is not None:
+                return task
+            self._planes.popleft()
+        return next(self._files, None)
 
-def _planes(items: Sequence[Item], action: FileAction) -> Iterator[tuple[FileTask, int, Any]]:
-    """List the planes of all files: (task, index, range of pixel values), at least one each."""
-    for item in items:
-        task = FileTask(item, action)
-        info = None
-        # What is surely one plane is not even opened here: the worker will see what is in it.
-        if task.check() and not action.is_one_plane(item):
+    def _new_files(self, items: Iterable[Item]) -> Iterator[Task | Outcome]:
+        for item in items:
+            task = FileTask(item, self.action)
+            # Not even opened here: the worker will see what is in it.
+            if task.check():
+                yield Task(Call(self.batch, item))
+            elif task.outcome is not None:
+                yield task.outcome
+
+    def _take(self, task: Task, result: Any) -> Iterator[Progress]:
+        """Take what came of a task: a file, what is in a stack, a plane, or an error."""
+        item = task.call.item
+        problem = _problem(item, result)
+        if task.stack is not None and task.call.plane is not None:
+            yield from self._take_plane(task.stack, task.call.plane, result, problem)
+        elif problem is not None:
+            yield self._ended(Outcome(item, "failed", problem=problem))
+        elif isinstance(result.value, FileInfo):
+            self._open_stack(item, result.value)
+        elif result.value.state == "made":
+            yield self._ended(say_who(result.value, [result.worker], result.seconds))
+        else:
+            yield self._ended(result.value)
+
+    def _take_plane(
+        self, stack: OpenStack, plane: int, result: Any, problem: str | None
+    ) -> Iterator[Progress]:
+        about: dict[str, Any] = {
+            "state": "made" if problem is None else "failed",
+            "problem": problem,
+        }
+        if isinstance(result, TaskResult):
+            about |= {"worker": result.worker, "seconds": round(result.seconds, 3)}
+        self.record.add(input=str(stack.item.first), plane=plane, **about)
+        if problem is not None:
+            stack.fail(problem)
+        elif not stack.problem:
             try:
-                file = action.open(item)
-                file.close()
-                info = file.info
-                task.begin(info)
+                stack.take(plane, result)
             except Exception as error:
-                task.fail(error)
-        for index in range(task.planes):
-            yield task, index, info and info.pixel_range
+                stack.fail(error_text(stack.item, error))
+        ended = stack.end()
+        if ended is not None:
+            self._stacks.discard(stack)
+            yield self._ended(ended)
+        elif not stack.ended:
+            yield self.progress.advance(stack.item, stack.share)
+
+    def _open_stack(self, item: Item, info: FileInfo) -> None:
+        """Add the planes of a file to what is to be done."""
+        shared = self.action.shared_output(item, info)
+        stack: OpenStack = (
+            CollectedStack(item, info, self.action)
+            if shared is None
+            else SharedStack(item, info, shared)
+        )
+        self._stacks.add(stack)
+        self._planes.append(self._tasks_of(stack))
+
+    def _tasks_of(self, stack: OpenStack) -> Iterator[Any]:
+        found = False
+        for task in stack.tasks(self.batch):
+            found = True
+            yield task
+        # All were done before, or it could not even be begun: no result will end it.
+        if not found and (ended := stack.end()) is not None:
+            self._stacks.discard(stack)
+            yield ended
+
+    def _ended(self, outcome: Outcome) -> Progress:
+        self.record.add(**outcome.summary())
+        return self.progress.end(outcome)
 
 
-def _received(task: FileTask, result: Any) -> tuple[FileInfo | None, Any]:
-    """Return what a worker computed; an error ends the file.
+def _problem(item: Item, result: Any) -> str | None:
+    """Return why a task failed; None where it did not.
 
-    The future's status does not tell the two apart: it is no longer "finished" where the worker
-    died after its result had arrived.
+    The future's status does not tell: it is no longer "finished" where the worker died after its
+    result had arrived.
     """
-    if isinstance(result, tuple) and isinstance(result[0], FileInfo):
-        return result[0], result[1]
+    if isinstance(result, TaskResult):
+        return result.value.problem if isinstance(result.value, PlaneFailure) else None
     # Errors of the cluster come as (type, error, traceback).
-    task.fail(result[1] if isinstance(result, tuple) else result)
-    return None, None
+    return error_text(item, result[1] if isinstance(result, tuple) else result)
 
 
-def _most_tasks(client: Any) -> int:
-    threads = int(sum(client.nthreads().values()))
-    return TASKS_PER_THREAD * max(1, threads)
+class TaskLimit:
+    """How many tasks may be out at a time; asks the cluster now and then: workers come and go."""
 
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._asked = -ASK_SECONDS
+        self._tasks = 0
 
-_lock = threading.Lock()
-_last: dict[str, Any] = {}
-"""What this worker opened last: the planes of a stack come one after the other."""
-
-
-@dataclass(frozen=True, eq=False)
-class PlaneWorker:
-    """What a worker needs to compute planes of a batch."""
-
-    batch: str
-    """Identifies the batch: files of another one are not taken for open."""
-    action: FileAction
-    threads: int | None
-
-    def compute(self, item: Item, plane: int, pixel_range: Any) -> tuple[FileInfo, Any] | KpacError:
-        """Open a file and compute one plane; what is wrong with the file is returned."""
-        try:
-            with _lock:
-                file = self._open(item, pixel_range)
-                loaded = self.action.load(file, plane)
-            with using_threads(self.threads):
-                return file.info, finish(self.action.compute(file, plane, loaded))
-        except KpacError as error:
-            # To try again would not help.
-            return error
-
-    def _open(self, item: Item, pixel_range: Any) -> OpenFile:
-        key = (self.batch, item)
-        if _last.get("key") != key:
-            # Not closed here: another thread may still be at work on the one before.
-            _last.clear()
-            _last.update(key=key, file=self.action.open(item, pixel_range))
-        file: OpenFile = _last["file"]
-        return file
+    def now(self) -> int:
+        """Return the limit."""
+        if time.monotonic() - self._asked >= ASK_SECONDS:
+            self._asked = time.monotonic()
+            threads = int(sum(self._client.nthreads().values()))
+            self._tasks = TASKS_PER_THREAD * max(1, threads)
+        return self._tasks
 
 
 @contextmanager
 def _worker_environment() -> Iterator[None]:
     """Start workers that keep freed memory, and leave the environment of this process alone."""
-    import dask
-
     key = "distributed.nanny.pre-spawn-environ"
     wanted = {**dask.config.get(key), **allocator_environment()}
     before = {name: os.environ.get(name) for name in (*wanted, "PYTHONHASHSEED")}
@@ -168,9 +265,9 @@ def _worker_environment() -> Iterator[None]:
 
 
 @contextmanager
-def _client(distributed: Any, options: BatchOptions) -> Iterator[Any]:
+def _client(options: BatchOptions) -> Iterator[Any]:
     """Connect to a scheduler, or start processes here for the length of the work."""
-    address, timeout = options.scheduler, CONNECTION_TIMEOUT
+    address, timeout = options.scheduler, float(options.wait)
     if address:
         try:
             client = distributed.Client(address, timeout=timeout, set_as_default=False)

@@ -21,12 +21,16 @@ from napari_kpac.batch.files import (
     FileInfo,
     OpenFile,
     Output,
+    SharedOutput,
+    check_sources,
     files_beside,
     model_card,
+    modified,
     open_arrays,
 )
 from napari_kpac.batch.inputs import Item, Name, plan_items
 from napari_kpac.batch.options import BatchOptions
+from napari_kpac.batch.record import PlaneRecord
 from napari_kpac.batch.report import Outcome, Report
 from napari_kpac.core.errors import ConfigError, FileError, RecipeError
 from napari_kpac.core.files import put_in_place, temporary_beside
@@ -37,7 +41,18 @@ from napari_kpac.engine.deblurring import prepare_job
 from napari_kpac.engine.device import card_of, prepare_network, resolve
 from napari_kpac.engine.job import check_classical
 from napari_kpac.engine.recipe import check_model, recorded_threads, upsample
-from napari_kpac.images import WRITABLE, description_of, start_image, write_image, write_map
+from napari_kpac.images import (
+    WRITABLE,
+    ZARR,
+    Location,
+    RemotePath,
+    description_of,
+    local_file,
+    start_image,
+    write_image,
+    write_map,
+)
+from napari_kpac.images.zarr_target import RECORD_FOLDER, WholeChunks, ZarrRegion, ZarrTarget
 
 MAX_COLLECTED_BYTES = 64_000_000
 """The pixels of larger stacks are not collected in memory."""
@@ -114,7 +129,7 @@ def deblur_files(
         modulation,
         batch,
         environment=None if recipe is None else recipe.environment,
-        defocus_map=None if defocus_map is None else Path(defocus_map),
+        defocus_map=None if defocus_map is None else local_file(defocus_map),
     )
     return (yield from run_steps(items, action, batch))
 
@@ -183,7 +198,7 @@ class DeblurAction(FileAction):
             defocus_map=defocus_map,
         )
 
-    def find_result(self, item: Item) -> Path | None:
+    def find_result(self, item: Item) -> Location | None:
         """Return the deblurred file if it is there."""
         return item.target if item.target.exists() else None
 
@@ -218,6 +233,7 @@ class DeblurAction(FileAction):
                 dtype,
                 metadata,
                 len(planes),
+                len(job.layout.leading),
                 0 if job.by_chunk else size // max(1, int(np.prod(job.layout.leading))),
                 streamed=job.by_chunk or (len(planes) > 1 and size > MAX_COLLECTED_BYTES),
                 pixel_range=job.range,
@@ -243,6 +259,22 @@ class DeblurAction(FileAction):
         """Begin a file of the same kind."""
         return DeblurOutput(item, info, self.defocus_map)
 
+    def shared_output(self, item: Item, info: FileInfo) -> SharedOutput | None:
+        """Return a Zarr image that workers can write, if no two planes share a chunk."""
+        if item.target.suffix.lower() not in ZARR or self.defocus_map is not None:
+            return None
+        output = SharedDeblurOutput(item, info, self)
+        return output if output.target.chunks_hold_one_plane(info.leading) else None
+
+    def write_plane(
+        self, file: OpenFile, plane: int, loaded: Any, region: ZarrRegion
+    ) -> Steps[dict[str, Any]]:
+        """Deblur a plane into its region of a Zarr image."""
+        out = WholeChunks(region.open())
+        recipe, parts, _ = yield from self.compute(file, plane, loaded, out)
+        write_parts(out, parts)
+        return dict(recipe.environment)
+
 
 class DeblurOutput(Output):
     """A deblurred file while it is being written."""
@@ -259,8 +291,7 @@ class DeblurOutput(Output):
     def add(self, plane: DeblurredPlane) -> None:
         """Write the pixels of a plane."""
         self.recipe, parts, sigma = plane
-        for index, pixels in parts.items():
-            self.target.out[(*index, ...)] = pixels
+        write_parts(self.target.out, parts)
         if self.defocus_map is not None and sigma is not None:
             self.sigmas.append(sigma)
 
@@ -282,6 +313,49 @@ class DeblurOutput(Output):
         self.target.discard()
 
 
+def write_parts(out: Any, parts: Mapping[tuple[int, ...], Array]) -> None:
+    """Write pixels by their index along the leading axes."""
+    for index, pixels in parts.items():
+        out[(*index, ...)] = pixels
+
+
+class SharedDeblurOutput(SharedOutput):
+    """A deblurred Zarr image whose planes are written by workers.
+
+    Until it is complete it lies in a hidden folder beside its name, or, at a URL, has no
+    description and is no image.
+    """
+
+    def __init__(self, item: Item, info: FileInfo, action: DeblurAction) -> None:
+        self.item, self.action = item, action
+        place = item.target
+        if not isinstance(place, RemotePath):
+            place = place.with_name(f".{place.name}.unfinished")
+        self.target = ZarrTarget(item.target, info.shape, info.dtype, info.metadata, place)
+        settings = {
+            "fingerprint": action.recipe.fingerprint,
+            "shape": info.shape,
+            "dtype": str(info.dtype),
+            "sources": [(str(path), modified(path)) for path in item.files],
+        }
+        self.record = PlaneRecord(place / RECORD_FOLDER, settings)
+
+    def begin(self) -> ZarrRegion:
+        """Go on with what an earlier run has done, unless the batch overwrites."""
+        if self.action.overwrite or not self.record.resume():
+            self.target.clear()
+            self.record.begin()
+        return self.target.region
+
+    def finish(self) -> Outcome:
+        """Write the recipe, and let the image appear."""
+        check_sources(self.item)
+        self.record.flush()
+        recipe = replace(self.action.recipe, environment=self.record.environment)
+        self.target.finish(json.dumps(recipe.to_dict()))
+        return Outcome(self.item, "made", (self.item.target,), recipe=recipe)
+
+
 PlaneAttention = tuple[tuple[int, ...], npt.NDArray[np.float32], Recipe]
 """Index along the leading axes, maps (blocks, dilations, H, W), and recipe."""
 
@@ -289,13 +363,17 @@ PlaneAttention = tuple[tuple[int, ...], npt.NDArray[np.float32], Recipe]
 class AttentionAction(DeblurAction):
     """Writes alpha of every block and dilation; all names begin as the target's does."""
 
-    def announced(self, item: Item) -> Path:
+    def announced(self, item: Item) -> Location:
         """Return a pattern for the names of the maps."""
         return item.target.with_name(f"{item.target.stem}-*alpha*{item.target.suffix}")
 
-    def find_result(self, item: Item) -> Path | None:
+    def shared_output(self, item: Item, info: FileInfo) -> SharedOutput | None:  # noqa: ARG002
+        """Return None: the maps of all planes appear together."""
+        return None
+
+    def find_result(self, item: Item) -> Location | None:
         """Return the first map if it is there; all of a file's appear together."""
-        for path in files_beside(item.target, r"(-\d+)*-block1-alpha1"):
+        for path in files_beside(local_file(item.target), r"(-\d+)*-block1-alpha1"):
             # Slice 0 of s.tif and s-0.tif share a name: the maps name their source.
             record = description_of(path)
             if isinstance(record, dict) and record.get(SOURCE) == item.first.name:
@@ -338,7 +416,7 @@ class AttentionOutput(Output):
         place = "".join(f"-{n}" for n in index)
         for block, dilation in np.ndindex(maps.shape[:2]):
             name = f"{self.item.target.stem}{place}-block{block + 1}-alpha{dilation + 1}"
-            target = self.item.target.with_name(f"{name}{self.item.target.suffix}")
+            target = local_file(self.item.target).with_name(f"{name}{self.item.target.suffix}")
             temporary = temporary_beside(target, target.suffix)
             self.files[temporary] = target
             write_map(temporary, maps[block, dilation], note)

@@ -15,7 +15,7 @@ from napari_kpac.batch.files import FileAction, FileTask, LoadedPlane, close_tas
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
 from napari_kpac.batch.report import BatchProgress, Outcome, Report
-from napari_kpac.core.errors import FileError
+from napari_kpac.core.errors import FileError, require
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.device import using_threads
 from napari_kpac.engine.memory import keeping_memory
@@ -33,6 +33,7 @@ def run_steps(
     if options.dry_run:
         yield from _dry_run(items, action, progress)
     elif options.on_cluster:
+        require("distributed", "distributed", "work on a cluster")
         from napari_kpac.batch.cluster import cluster_steps
 
         yield from cluster_steps(items, action, options, progress)

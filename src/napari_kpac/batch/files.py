@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from napari_kpac.batch.inputs import Item
+from napari_kpac.batch.record import PlaneRecord
 from napari_kpac.batch.report import BatchProgress, Outcome
 from napari_kpac.core.errors import FileError, KpacError, for_people
 from napari_kpac.core.options import ImageOptions, parse_memory
@@ -24,7 +25,15 @@ from napari_kpac.core.progress import Steps
 from napari_kpac.engine.device import card_of, free_memory, prepare_network, resolve
 from napari_kpac.engine.job import LARGE_PLANE_BYTES
 from napari_kpac.engine.memory import ADVICE, give_back, is_memory_error
-from napari_kpac.images import PLAIN, RAW, TIFF, Metadata, description_of, open_image
+from napari_kpac.images import (
+    PLAIN,
+    RAW,
+    TIFF,
+    Location,
+    Metadata,
+    description_of,
+    open_image,
+)
 from napari_kpac.weights import ModelCard
 
 
@@ -36,6 +45,8 @@ class FileInfo:
     dtype: np.dtype[Any]
     metadata: Metadata
     planes: int = 1
+    leading: int = 0
+    """Axes that count planes."""
     plane_bytes: int = 0
     """Bytes that a loaded plane takes."""
     streamed: bool = False
@@ -105,15 +116,15 @@ class FileAction(ABC):
                 f"{item.first}: {result} is there already and was not made with these settings; "
                 "choose another output, or give --overwrite to replace it"
             )
-        time = result.stat().st_mtime
-        return all(path.exists() and path.stat().st_mtime <= time for path in item.files)
+        time = modified(result)
+        return all(path.exists() and modified(path) <= time for path in item.files)
 
-    def announced(self, item: Item) -> Path:
+    def announced(self, item: Item) -> Location:
         """Return what is said to be written for an item before its files are known."""
         return item.target
 
     @abstractmethod
-    def find_result(self, item: Item) -> Path | None:
+    def find_result(self, item: Item) -> Location | None:
         """Return the first file of the result if it is there."""
 
     @abstractmethod
@@ -143,6 +154,34 @@ class FileAction(ABC):
     def output(self, item: Item, info: FileInfo) -> Output:
         """Begin a result; raise where it could not be written."""
 
+    def shared_output(self, item: Item, info: FileInfo) -> SharedOutput | None:  # noqa: ARG002
+        """Return a result whose planes several processes can write; None where one must."""
+        return None
+
+    def write_plane(
+        self, file: OpenFile, plane: int, loaded: Any, region: Any
+    ) -> Steps[dict[str, Any]]:
+        """Compute a plane into what :meth:`SharedOutput.begin` returned.
+
+        Returns the environment that its recipe records.
+        """
+        raise NotImplementedError
+
+
+class SharedOutput(ABC):
+    """A result whose planes are written where they are computed; survives whoever began it."""
+
+    record: PlaneRecord
+    """The planes that are done."""
+
+    @abstractmethod
+    def begin(self) -> Any:
+        """Begin, or go on; returns what a worker needs to write planes."""
+
+    @abstractmethod
+    def finish(self) -> Outcome:
+        """Complete the result and let it appear under its name."""
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedPlane:
@@ -164,6 +203,8 @@ class FileTask:
     def __init__(self, item: Item, action: FileAction) -> None:
         self.item, self.action = item, action
         self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+        """What ended the file, if it failed."""
         self.is_large = False
         """Whether decoding and encoding a plane takes memory that no plan counts."""
         self.planes, self.written = 1, 0
@@ -187,6 +228,15 @@ class FileTask:
             return
         try:
             file = self.action.open(self.item)
+        except Exception as error:
+            self.fail(error)
+            yield LoadedPlane(self)
+            return
+        yield from self.load_from(file)
+
+    def load_from(self, file: OpenFile) -> Iterator[LoadedPlane]:
+        """Do the same with a file that is open, and will be closed."""
+        try:
             self._open.callback(file.close)
             self.begin(file.info)
             for index in range(self.planes):
@@ -248,15 +298,13 @@ class FileTask:
         self.written += 1
         if self.written < self.planes:
             return
-        for path in self.item.files:
-            # What was read last of a folder of chunks that is gone was taken for empty.
-            if path.suffix.lower() not in PLAIN + TIFF + RAW and not path.exists():
-                raise FileError(f"{path}: it was removed while it was being read")
+        check_sources(self.item)
         self.outcome = self._output.finish()
 
     def fail(self, error: BaseException) -> None:
         """End the file with an error, unless it has ended before."""
         if self.outcome is None:
+            self.error = error
             self.outcome = Outcome(self.item, "failed", problem=error_text(self.item, error))
             self.close()
 
@@ -275,8 +323,15 @@ def close_tasks(tasks: Iterable[FileTask]) -> None:
 def process_file(item: Item, action: FileAction, progress: BatchProgress) -> Steps[Outcome]:
     """Process one file: open it, compute its planes one after another, write the result."""
     task = FileTask(item, action)
+    return (yield from process_planes(task, task.load(), progress))
+
+
+def process_planes(
+    task: FileTask, planes: Iterable[LoadedPlane], progress: BatchProgress
+) -> Steps[Outcome]:
+    """Compute the planes of a file that are loaded one after another; write the result."""
     try:
-        for plane in task.load():
+        for plane in planes:
             result = yield from task.compute(plane, progress)
             del plane  # its pixels need not be there while the result is encoded
             task.write(result)
@@ -285,6 +340,20 @@ def process_file(item: Item, action: FileAction, progress: BatchProgress) -> Ste
         task.close()
     assert task.outcome is not None  # noqa: S101 - the last plane, or an error, ends a file
     return task.outcome
+
+
+def check_sources(item: Item) -> None:
+    """Raise where a file is gone: what was read last of a folder of chunks was taken for empty."""
+    for path in item.files:
+        if path.suffix.lower() not in PLAIN + TIFF + RAW and not path.exists():
+            raise FileError(f"{path}: it was removed while it was being read")
+
+
+def modified(path: Location) -> float:
+    """Return the time of the last change in seconds; 0 where a server does not say it."""
+    if isinstance(path, Path):
+        return path.stat().st_mtime
+    return path.modified() or 0.0
 
 
 def open_arrays(

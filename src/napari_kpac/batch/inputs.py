@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.images import SUFFIXES, is_image_file
+from napari_kpac.images import SUFFIXES, ZARR, Location, RemotePath, is_image_file, location
 
-Name = str | os.PathLike[str]
+Name = str | os.PathLike[str] | RemotePath
+"""A file, a folder, a pattern; or a URL, as text."""
 FILE_SUFFIXES = (*SUFFIXES, ".zarr", ".npy", ".csv")
 """Endings by which a name is taken for that of a file, and not of a folder."""
 
@@ -25,7 +26,7 @@ FILE_SUFFIXES = (*SUFFIXES, ".zarr", ".npy", ".csv")
 class Found:
     """An image, and its place below the folder that was named."""
 
-    path: Path
+    path: Location
     relative: Path
 
 
@@ -33,18 +34,18 @@ class Found:
 class Item:
     """One image or dual-pixel pair of a batch, and the file that is made of it."""
 
-    source: Path | None
+    source: Location | None
     """None where the mean of the views stands for it."""
-    target: Path
-    views: tuple[Path, Path] | None = None
+    target: Location
+    views: tuple[Location, Location] | None = None
 
     @property
-    def first(self) -> Path:
+    def first(self) -> Location:
         """The image, or its left view."""
         return self.files[0]
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def files(self) -> tuple[Location, ...]:
         """Everything that is read."""
         return (*(() if self.source is None else (self.source,)), *(self.views or ()))
 
@@ -71,22 +72,27 @@ def plan_items(
     """
     if (left is None) != (right is None):
         raise ConfigError("--left and --right go together")
-    inputs, output = list(inputs), None if output is None else Path(output)
-    images = find_images(inputs, output)
-    lefts = [] if left is None else find_images([left], output)
-    rights = [] if right is None else find_images([right], output)
+    inputs, place = list(inputs), None if output is None else location(output)
+    images = find_images(inputs, place)
+    lefts = [] if left is None else find_images([left], place)
+    rights = [] if right is None else find_images([right], place)
     if not images and not lefts:
         raise FileError("there are no images to work on")
     pairs = _pairs(images, lefts, rights) if left is not None else []
-    named = list(map(Path, inputs or [left or ""]))
-    one_file = len(images or lefts) == 1 and (not named[0].is_dir() or is_image_file(named[0]))
-    if output is None:
+    named = location((inputs or [left or ""])[0])
+    one_file = len(images or lefts) == 1 and (not named.is_dir() or is_image_file(named))
+    if place is None:
+        only = (images or lefts)[0].path
         if not one_file:
             raise ConfigError("several images need a folder for their results: name it with -o")
-        output = (images or lefts)[0].path.parent
-    elif one_file and suffixes and not output.is_dir() and output.suffix:
-        _check_ending(output, suffixes)
-    targets = _targets(images or lefts, output, suffixes, tail, suffix, fallback)
+        if isinstance(only, RemotePath):
+            raise ConfigError(f"{only}: name the file for its result with -o")
+        place = only.parent
+    elif one_file and suffixes and not place.is_dir() and place.suffix:
+        _check_ending(place, suffixes)
+    if isinstance(place, RemotePath):
+        _check_url(place, suffixes)
+    targets = _targets(images or lefts, place, suffixes, tail, suffix, fallback)
     items = [
         Item(images[n].path if images else None, target, pairs[n] if pairs else None)
         for n, target in enumerate(targets)
@@ -100,17 +106,18 @@ def plan_items(
     return items
 
 
-def find_images(inputs: Iterable[Name], output: Path | None = None) -> list[Found]:
-    """List the images that files, folders and patterns like ``*.tif`` stand for.
+def find_images(inputs: Iterable[Name], output: Location | None = None) -> list[Found]:
+    """List the images that files, folders, patterns like ``*.tif`` and URLs stand for.
 
     Folders are searched to the bottom; hidden files and the output folder are left out. A
-    file that is named is taken whatever it is; what is wrong with it shows when it is read.
+    file that is named is taken whatever it is; what is wrong with it shows when it is read. A
+    URL is one image.
     """
     found: list[Found] = []
-    seen: set[Path] = set()
+    seen: set[Location] = set()
     for given in inputs:
-        for path in _matches(Path(given)):
-            if path.is_dir() and not is_image_file(path):
+        for path in _matches(location(given)):
+            if isinstance(path, Path) and path.is_dir() and not is_image_file(path):
                 inside = [Found(each, each.relative_to(path)) for each in _walk(path, output)]
                 if not inside:
                     raise FileError(f"{path}: there are no images in this folder")
@@ -124,12 +131,12 @@ def find_images(inputs: Iterable[Name], output: Path | None = None) -> list[Foun
 
 def _targets(
     inputs: Sequence[Found],
-    output: Path,
+    output: Location,
     suffixes: tuple[str, ...],
     tail: str,
     suffix: str | None,
     fallback: str,
-) -> Iterator[Path]:
+) -> Iterator[Location]:
     is_folder = output.is_dir() and not is_image_file(output)
     if output.suffix.lower() in suffixes and not is_folder:
         if len(inputs) > 1:
@@ -149,7 +156,7 @@ def _targets(
         for found, end in zip(inputs, ends, strict=True)
     ]
     counts = Counter(plain)
-    names: dict[Path, Path] = {}
+    names: dict[Path, Location] = {}
     for found, end, name in zip(inputs, ends, plain, strict=True):
         if counts[name] > 1:
             # A photograph and its RAW file, for example: the whole name tells them apart.
@@ -159,10 +166,24 @@ def _targets(
                 f"{names[name]} and {found.path} would both be written to {output / name}"
             )
         names[name] = found.path
+        if isinstance(output, RemotePath) and name.suffix.lower() not in ZARR:
+            raise ConfigError(f"{output / name}: at a URL, results are Zarr images: give --to zarr")
         yield output / name
 
 
-def _check_ending(output: Path, suffixes: tuple[str, ...]) -> None:
+def _check_url(output: RemotePath, suffixes: tuple[str, ...]) -> None:
+    """Raise where results cannot go to a URL."""
+    if not set(ZARR) & set(suffixes):
+        raise ConfigError(f"{output}: these results are files of this machine; name a folder")
+    if output.suffix.lower() in SUFFIXES:
+        raise ConfigError(f"{output}: at a URL, results are Zarr images: end the name in .zarr")
+    if output.protocol in ("http", "https"):
+        raise ConfigError(
+            f"{output}: a web server can only be read; write to a file, s3:// or gs://"
+        )
+
+
+def _check_ending(output: Location, suffixes: tuple[str, ...]) -> None:
     """Raise unless the name of a file has one of the endings."""
     if output.suffix.lower() not in suffixes:
         endings = ", ".join(dict.fromkeys(suffixes))
@@ -174,7 +195,7 @@ def _check_ending(output: Path, suffixes: tuple[str, ...]) -> None:
 
 def _pairs(
     images: Sequence[Found], left: Sequence[Found], right: Sequence[Found]
-) -> list[tuple[Path, Path]]:
+) -> list[tuple[Location, Location]]:
     """Put left and right views together: by name if the names agree, else in their order."""
     if not len(left) == len(right) == len(images or left):
         raise FileError(
@@ -191,8 +212,14 @@ def _pairs(
     return list(zip(*sides, strict=True))
 
 
-def _matches(path: Path) -> list[Path]:
+def _matches(path: Location) -> Sequence[Location]:
     """Return the files and folders that a name or a pattern stands for."""
+    if isinstance(path, RemotePath):
+        if not is_image_file(path):
+            raise ConfigError(
+                f"{path}: a URL names one image, by its ending (.zarr, .tif, .png, ...)"
+            )
+        return [path]
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
     matching = [Path(name) for name in glob.glob(str(path), recursive=True)]  # noqa: PTH207
@@ -202,7 +229,7 @@ def _matches(path: Path) -> list[Path]:
     return sorted(matching, key=_natural)
 
 
-def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
+def _walk(folder: Path, output: Location | None) -> Iterator[Path]:
     try:
         inside = sorted(folder.iterdir(), key=_natural)
     except OSError as error:
@@ -210,7 +237,7 @@ def _walk(folder: Path, output: Path | None) -> Iterator[Path]:
     for path in inside:
         if path.name.startswith("."):
             continue
-        if output is not None and output.exists() and path.samefile(output):
+        if isinstance(output, Path) and output.exists() and path.samefile(output):
             continue
         if is_image_file(path):
             yield path

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.options import option
 
+MAX_WAIT_SECONDS = 10_000_000
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".zarr")
 
 
@@ -39,14 +40,18 @@ class BatchOptions:
     scheduler: str | None = option(
         None, "address of a dask scheduler, for example tcp://10.0.0.5:8786"
     )
+    wait: int = option(20, "seconds to wait for the scheduler and its first worker", int)
+    record: str | None = option(
+        None, "on a cluster: file to which a line of JSON is added for every task that ended"
+    )
     retries: int = option(2, "how often a cluster tries an image again that failed", int)
 
     def __post_init__(self) -> None:
         if self.to is not None:
             object.__setattr__(self, "to", _ending(self.to))
-        for name, least in (("threads", 1), ("workers", 1), ("retries", 0)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not least <= value <= 10_000):
+        for name, least in (("threads", 1), ("workers", 1), ("retries", 0), ("wait", 1)):
+            value, most = getattr(self, name), MAX_WAIT_SECONDS if name == "wait" else 10_000
+            if value is not None and (isinstance(value, bool) or not least <= value <= most):
                 raise ConfigError(f"{name}={value!r}: must be a whole number of {least} or more")
         if self.workers and self.scheduler:
             raise ConfigError(

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from napari_kpac.batch.inputs import Item
 from napari_kpac.core.progress import Progress
 from napari_kpac.engine.recipe import Recipe
+from napari_kpac.images import Location
 
 State = Literal["made", "skipped", "failed", "planned"]
 STEPS_PER_FILE = 100
@@ -25,7 +25,7 @@ class Outcome:
 
     item: Item
     state: State
-    written: tuple[Path, ...] = ()
+    written: tuple[Location, ...] = ()
     """The files; of those that are planned or were made before, what is known of their names."""
     problem: str = ""
     """Why it failed."""
@@ -44,6 +44,16 @@ class Outcome:
         if self.recipe is not None:
             about["recipe"] = self.recipe.to_dict()
         return {**about, "output": str(next(iter(self.written), self.item.target)), **self.record}
+
+    def summary(self) -> dict[str, Any]:
+        """Return the values of a line in a record of tasks: no recipe."""
+        about: dict[str, Any] = {"input": str(self.item.first), "state": self.state}
+        if self.state == "failed":
+            return {**about, "problem": self.problem}
+        about["output"] = [str(path) for path in self.written]
+        return about | {
+            key: self.record[key] for key in ("workers", "seconds") if key in self.record
+        }
 
 
 @dataclass(frozen=True)

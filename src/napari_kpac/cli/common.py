@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +22,7 @@ from tqdm import tqdm
 from napari_kpac.batch import BatchOptions
 from napari_kpac.core.errors import ConfigError, for_people
 from napari_kpac.core.progress import Steps
+from napari_kpac.images.remote import location
 
 if TYPE_CHECKING:
     from napari_kpac.batch import Report
@@ -189,21 +189,25 @@ def add_files(command: argparse.ArgumentParser, beside: str = "") -> None:
         "inputs",
         nargs="*",
         metavar="INPUT",
-        help="images, stacks, folders of them, or patterns like 'photos/*.tif'",
+        help="images, stacks, folders of them, patterns like 'photos/*.tif', or URLs",
     )
     command.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=checked(location),
         required=not beside,
         metavar="OUT",
-        help="a file, or a folder" + (f" (default: {beside})" if beside else ""),
+        help="a file, a folder, or a URL" + (f" (default: {beside})" if beside else ""),
     )
     command.add_argument(
-        "--left", type=Path, help="left view of a dual-pixel camera, or a folder of them"
+        "--left",
+        type=checked(location),
+        help="left view of a dual-pixel camera, or a folder of them",
     )
     command.add_argument(
-        "--right", type=Path, help="right view of a dual-pixel camera, or a folder of them"
+        "--right",
+        type=checked(location),
+        help="right view of a dual-pixel camera, or a folder of them",
     )
     add_options(command, BatchOptions, "batches")
 

@@ -48,6 +48,10 @@ class FileError(KpacError, OSError):
     """A file cannot be read or written."""
 
 
+class RemoteError(FileError):
+    """A URL cannot be read or written for now: no connection, or one that broke off."""
+
+
 class ImageError(KpacError, ValueError):
     """An image has a type, shape or content that cannot be processed."""
 

@@ -3,6 +3,7 @@ from .formats import RAW as RAW
 from .formats import SUFFIXES as SUFFIXES
 from .formats import TIFF as TIFF
 from .formats import WRITABLE as WRITABLE
+from .formats import ZARR as ZARR
 from .formats import ImageFile as ImageFile
 from .formats import Target as Target
 from .formats import description_of as description_of
@@ -16,3 +17,7 @@ from .formats import start_image as start_image
 from .formats import write_image as write_image
 from .formats import write_map as write_map
 from .metadata import Metadata as Metadata
+from .remote import Location as Location
+from .remote import RemotePath as RemotePath
+from .remote import local_file as local_file
+from .remote import location as location

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.core.errors import FileError
-from napari_kpac.core.files import naming, reserve
+from napari_kpac.core.files import reserve
+from napari_kpac.images.remote import Location, RemotePath, connection_error, writing
 
 Array = npt.NDArray[Any]
 CHUNK_ROWS = 64
@@ -24,7 +25,7 @@ class FileArray:
 
     chunks: tuple[int, ...]
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, path: Location, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.path = path
         self.shape = tuple(int(n) for n in shape)
         self.dtype = dtype
@@ -46,6 +47,7 @@ class MappedArray(FileArray):
     ) -> None:
         self.stored = np.dtype(dtype)
         super().__init__(path, shape, self.stored.newbyteorder("="))
+        self.path: Path = path
         self.offset = offset
         # Any rows of an image can be read for their own price.
         first = rows if rows else max(self.ndim - 2, 0)
@@ -71,7 +73,7 @@ class MappedArray(FileArray):
 class StoredArray(FileArray):
     """An array whose chunks are decoded when they are asked for."""
 
-    def __init__(self, path: Path, inner: Any) -> None:
+    def __init__(self, path: Location, inner: Any) -> None:
         super().__init__(path, inner.shape, np.dtype(inner.dtype))
         self.inner = inner
         self.chunks = tuple(int(n) for n in inner.chunks)
@@ -82,8 +84,10 @@ class StoredArray(FileArray):
         except MemoryError as error:
             raise FileError(f"{self.path}: too large for the memory that is free") from error
         except Exception as error:  # every codec has an error of its own
+            if isinstance(self.path, RemotePath):
+                raise connection_error(self.path, error) from None
             raise FileError(f"{self.path}: a part of it cannot be read ({error})") from error
 
     def __setitem__(self, place: Any, pixels: Array) -> None:
-        with naming(self.path):
+        with writing(self.path):
             self.inner[place] = pixels

@@ -16,11 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from napari_kpac.core.errors import FileError, KpacError, MissingExtraError
+from napari_kpac.core.errors import FileError, KpacError, MissingExtraError, RemoteError
 from napari_kpac.core.files import replacing, temporary_beside
 from napari_kpac.images import photos, tiff, zarr_files
 from napari_kpac.images.arrays import MappedArray
 from napari_kpac.images.metadata import Metadata, check_claim
+from napari_kpac.images.remote import Location, RemotePath
+from napari_kpac.images.zarr_target import ZarrTarget
 
 PLAIN, RAW = photos.SUFFIXES, photos.RAW_SUFFIXES
 TIFF, ZARR = tiff.SUFFIXES, zarr_files.SUFFIXES
@@ -48,11 +50,12 @@ class ImageFile:
         self.close()
 
 
-def is_image_file(path: Path) -> bool:
+def is_image_file(path: Location) -> bool:
     """Return True if this can be read, by its name or, for a folder, by what is in it."""
+    suffix = path.suffix.lower()
     if path.is_dir():
-        return zarr_files.is_zarr(path) or path.suffix.lower() in ZARR
-    return path.suffix.lower() in PLAIN + TIFF + RAW
+        return zarr_files.is_zarr(path) or suffix in ZARR
+    return suffix in PLAIN + TIFF + RAW or (isinstance(path, RemotePath) and suffix in ZARR)
 
 
 def list_images(folder: Path) -> list[Path]:
@@ -67,21 +70,25 @@ def list_images(folder: Path) -> list[Path]:
         raise FileError(f"{folder}: cannot be read as a folder ({error.strerror})") from error
 
 
-def open_image(path: Path, *, whole: bool = False) -> ImageFile:
+def open_image(path: Location, *, whole: bool = False) -> ImageFile:
     """Open a file with its bit depth; the orientation of a photograph is applied.
 
-    Large TIFF files and Zarr arrays stay where they are, unless they are wanted whole.
+    Large TIFF files and Zarr arrays stay where they are, unless they are wanted whole. A single
+    file at a URL is copied to this machine for as long as it is open.
     """
     suffix = path.suffix.lower()
     with _reading(path), ExitStack() as stack:
         if suffix in ZARR or zarr_files.is_zarr(path):
             array, metadata = zarr_files.read(path)
-        elif suffix in TIFF:
-            array, metadata = tiff.read(path, stack, whole=whole)
-        elif suffix in RAW:
-            array, metadata = photos.read_raw(path)
         else:
-            array, metadata = photos.read(path)
+            file = stack.enter_context(path.local_copy()) if isinstance(path, RemotePath) else path
+            with _naming_url(path, file):
+                if suffix in TIFF:
+                    array, metadata = tiff.read(file, stack, whole=whole, alone=file != path)
+                elif suffix in RAW:
+                    array, metadata = photos.read_raw(file)
+                else:
+                    array, metadata = photos.read(file)
         if 0 in array.shape:
             raise FileError(f"{path}: an empty image, of shape {tuple(array.shape)}")
         if whole:
@@ -89,17 +96,30 @@ def open_image(path: Path, *, whole: bool = False) -> ImageFile:
         return ImageFile(array, metadata, stack.pop_all())
 
 
-def _load(path: Path, array: Any) -> npt.NDArray[Any]:
+@contextmanager
+def _naming_url(path: Location, file: Path) -> Iterator[None]:
+    """Name the URL in errors, and not its copy."""
+    try:
+        yield
+    except KpacError as error:
+        if file == path or str(file) not in str(error):
+            raise
+        raise type(error)(str(error).replace(str(file), str(path))) from error
+
+
+def _load(path: Location, array: Any) -> npt.NDArray[Any]:
     """Load what may lie in a store, where gaps take no room."""
     if not isinstance(array, np.ndarray):
-        files = path.rglob("*") if path.is_dir() else (path,)
-        stored = sum(each.stat().st_size for each in files if each.is_file())
-        check_claim(path, math.prod(array.shape) * np.dtype(array.dtype).itemsize, stored)
+        claimed = stored = math.prod(array.shape) * np.dtype(array.dtype).itemsize
+        if not isinstance(path, RemotePath):  # whose size many requests would tell
+            files = path.rglob("*") if path.is_dir() else (path,)
+            stored = sum(each.stat().st_size for each in files if each.is_file())
+        check_claim(path, claimed, stored)
     return np.asarray(array[...])
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _reading(path: Location) -> Iterator[None]:
     """Turn whatever libraries raise into errors that name the file.
 
     There is no end to the list of what they raise for files that are damaged, or no images:
@@ -147,18 +167,20 @@ def read_mask(path: Path) -> npt.NDArray[Any]:
     return pixels[..., 0]
 
 
-def description_of(path: Path) -> Any:
+def description_of(path: Location) -> Any:
     """Return the record that a result carries, as plain values; None where it has none."""
     suffix = path.suffix.lower()
     try:
         if suffix in ZARR or zarr_files.is_zarr(path):
             return zarr_files.description(path)
+        if isinstance(path, RemotePath):  # results there are Zarr images
+            return None
         if suffix == ".npy":
             text = json.loads(path.with_name(f"{path.name}.json").read_text("utf-8"))["description"]
         else:
             text = tiff.description(path) if suffix in TIFF else photos.description(path)
         return json.loads(text)
-    except MissingExtraError:
+    except (MissingExtraError, RemoteError):
         raise
     except Exception:  # of a file that is damaged, or no image
         return None
@@ -173,12 +195,16 @@ def write_image(
 
 
 def _check_target(
-    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], suffixes: tuple[str, ...]
+    path: Location, shape: tuple[int, ...], dtype: np.dtype[Any], suffixes: tuple[str, ...]
 ) -> None:
     """Raise where a file of that name cannot hold these pixels."""
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise FileError(f"{path}: the name must end in one of {', '.join(suffixes)}")
+    if isinstance(path, RemotePath):
+        if suffix not in ZARR:
+            raise FileError(f"{path}: at a URL, results are Zarr images; end its name in .zarr")
+        return
     if suffix in PLAIN:
         photos.check(path, shape, dtype)
 
@@ -213,7 +239,7 @@ class Target(Protocol):
 
 
 def start_image(
-    path: Path,
+    path: Location,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     metadata: Metadata | None = None,
@@ -229,8 +255,8 @@ def start_image(
     """
     _check_target(path, shape, dtype, WRITABLE)
     metadata = metadata or Metadata()
-    if path.suffix.lower() in ZARR:
-        return zarr_files.ZarrTarget(path, shape, dtype, metadata)
+    if path.suffix.lower() in ZARR or isinstance(path, RemotePath):
+        return ZarrTarget(path, shape, dtype, metadata)
     return _FileTarget(path, shape, dtype, metadata, streamed=streamed)
 
 

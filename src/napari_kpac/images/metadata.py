@@ -17,6 +17,7 @@ from PIL import Image
 
 from napari_kpac.core.errors import FileError
 from napari_kpac.images.arrays import Array
+from napari_kpac.images.remote import Location
 
 MIN_PIXEL_SIZE = 1e-9
 """In any unit; also of a resolution. Files keep fractions of 32-bit numbers."""
@@ -154,7 +155,7 @@ def upright(pixels: Array, orientation: int) -> Array:
     return np.ascontiguousarray(pixels)
 
 
-def check_claim(path: Path, claimed: int, stored: int, expansion: int = MAX_EXPANSION) -> None:
+def check_claim(path: Location, claimed: int, stored: int, expansion: int = MAX_EXPANSION) -> None:
     """Raise where a file cannot hold the pixels that it claims, or memory cannot.
 
     Parameters

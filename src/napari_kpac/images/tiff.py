@@ -62,10 +62,19 @@ _IMAGEJ_AXES = "TZCYXS"
 _IMAGEJ_OWN = ("mode", "loop", "min", "max", "Labels", "Ranges", "LUTs")
 
 
-def read(path: Path, stack: ExitStack, *, whole: bool = False) -> tuple[Any, Metadata]:
-    """Open a file; large ones stay on the disk, and open until the stack is closed."""
+def read(
+    path: Path, stack: ExitStack, *, whole: bool = False, alone: bool = False
+) -> tuple[Any, Metadata]:
+    """Open a file; large ones stay on the disk, and open until the stack is closed.
+
+    A file that is ``alone`` is refused where a part of its image lies in another one.
+    """
     file = stack.enter_context(opened(path))
     series = _series(path, file)
+    if alone and any(page is None for page in series.pages):
+        raise FileError(
+            f"{path}: parts of this image lie in other files; copy them all to this machine"
+        )
     page = series.keyframe
     photometric = page.photometric.name
     if photometric not in ("MINISBLACK", "MINISWHITE", "RGB", "PALETTE", "YCBCR"):
