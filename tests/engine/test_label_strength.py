@@ -135,6 +135,15 @@ def test_recipes_keep_it_and_earlier_ones_are_read(tmp_path):
     assert kpac.load_recipe(path).fingerprint == first.recipe.fingerprint
 
 
+def test_labels_may_be_plain_lists():
+    image = random_image("u1", *SIZE)
+    lists = kpac.Modulation(labels=LABELS.tolist(), label_strength={1: 0.0})
+    arrays = kpac.Modulation(labels=LABELS, label_strength={1: 0.0})
+    made, wanted = (kpac.deblur(image, NET, "cpu", modulation=each) for each in (lists, arrays))
+    assert np.array_equal(made.image, wanted.image)
+    assert made.recipe.fingerprint == wanted.recipe.fingerprint
+
+
 @pytest.mark.parametrize("wrong", [-1, 1e9, "full", None, float("nan")])
 def test_wrong_strengths_are_named(wrong):
     with pytest.raises(kpac.KpacError, match=r"label_strength\[3\]"):

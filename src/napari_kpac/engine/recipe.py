@@ -31,7 +31,7 @@ from napari_kpac.core.errors import (
 )
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions, ImageOptions
-from napari_kpac.engine.arrays import Array, Layout, Maps
+from napari_kpac.engine.arrays import Array, Layout, Maps, as_array
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import resolve_range
@@ -139,7 +139,7 @@ class Recipe:
         plain["options"] = {k: v for k, v in plain["options"].items() if k not in _WHERE}
         found = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         if self.modulation.labels is not None:
-            labels = self.modulation.labels
+            labels = as_array(self.modulation.labels)
             for index in np.ndindex(np.shape(labels)[:-2]):  # those of a stack one by one
                 found.update(np.asarray(labels[index]).astype(np.int32).tobytes())
         for where, value in sorted(self.modulation.override.items()):
