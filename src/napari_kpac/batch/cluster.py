@@ -56,8 +56,8 @@ def cluster_steps(
         worker = BatchWorker(shared, threads)
         _register(client, worker)
         try:
-            run = ClusterRun(items, action, worker.name, record, progress)
-            yield from run.steps(client, options.retries)
+            whole = ClusterRun(items, action, worker.name, record, progress)
+            yield from whole.steps(client, options.retries)
         finally:
             with suppress(Exception):  # the scheduler may be gone
                 client.unregister_worker_plugin(worker.name)
@@ -129,7 +129,7 @@ class ClusterRun:
                     task = tasks.pop(future.key)
                     future.release()
                     yield from self._take(task, result)
-                del future, result
+                    del future, result  # which may be pixels
         finally:
             running.clear()
             for stack in self._stacks:

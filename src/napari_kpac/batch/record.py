@@ -53,10 +53,14 @@ class PlaneRecord:
 
     def resume(self) -> bool:
         """Read what an earlier process recorded; False where there is nothing to go on with."""
-        names = [each for each in _inside(self.folder) if each.suffix == ".jsonl"]
+        segments = {
+            int(each.stem): each
+            for each in _inside(self.folder)
+            if each.suffix == ".jsonl" and each.stem.isdigit()
+        }
         settings = None
-        for path in sorted(names, key=lambda each: each.name):
-            self._segment = max(self._segment, int(path.stem) + 1) if path.stem.isdigit() else 0
+        for number, path in sorted(segments.items()):
+            self._segment = number + 1
             for line in _lines(path):
                 settings = line.get("settings", settings)
                 self._take(line)
