@@ -60,9 +60,7 @@ def test_a_line_with_a_handle_stands_where_the_split_is(viewer, widget, image, q
     drag_handle(handle, QPointF(60, 0))
     wanted = column + 60 / viewer.scene.camera.zoom / 2
     assert abs(comparison._column(128) - wanted) <= 1
-    qtbot.waitUntil(
-        lambda: abs((handle_centre(comparison) - before).x() - 60) <= 3, timeout=WAIT
-    )
+    qtbot.waitUntil(lambda: abs((handle_centre(comparison) - before).x() - 60) <= 3, timeout=WAIT)
     # It goes along when the view moves, and is not there where the split is not.
     viewer.scene.camera.center = (0, 100, 200)
     assert handle_centre(comparison) != before

@@ -17,6 +17,13 @@ from napari_kpac.images import Location
 
 State = Literal["made", "skipped", "failed", "planned"]
 STEPS_PER_FILE = 100
+WORDS: Mapping[State, str] = {
+    "made": "made",
+    "skipped": "done before",
+    "planned": "to do",
+    "failed": "failed",
+}
+"""What people read for each state."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +80,7 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         """Return lines to print: a count, and every problem."""
-        words = {"made": "made", "skipped": "done before", "planned": "to do", "failed": "failed"}
-        counts = {word: len(self.of(state)) for state, word in words.items()}  # type: ignore[arg-type]
+        counts = {word: len(self.of(state)) for state, word in WORDS.items()}
         yield ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         for outcome in self.failed:
             yield f"  {outcome.problem}"

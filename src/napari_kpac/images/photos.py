@@ -36,8 +36,9 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 RAW_SUFFIXES = (
     ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw",
 )  # fmt: skip
-FORMATS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "PPM", "WEBP")
-"""What such a file may be in fact. Pillow knows more, one of which it hands to Ghostscript."""
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "WEBP")
+"""What such a file may be in fact, MPO as a kind of JPEG. Pillow knows more, one of which it hands
+to Ghostscript."""
 
 PNG_SIGNATURE_BYTES = 8
 PNG_HEADER_BYTES = 33

@@ -95,6 +95,11 @@ class Comparison(QWidget):
             self._check.setChecked(has_split and self._fits())
         self._update_controls()
 
+    @property
+    def result(self) -> Image | None:
+        """The result that is compared, while it is in the viewer."""
+        return None if self._pair is None else self._pair[1]
+
     def release(self) -> None:
         """Leave the viewer as it was found."""
         self._differences.cancel(forget=True)

@@ -6,7 +6,6 @@ Not for: the work (engine), steering it (mixer).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +28,16 @@ from napari_kpac.widgets.deblur_target import (
     Deblur,
     LayerProgress,
     Pixels,
+    Run,
     Target,
     apply_recipe,
     deblur_pixels,
     each_layer,
     selected_rectangle,
 )
+from napari_kpac.widgets.dialogs import ask_save_name
 from napari_kpac.widgets.docked import DockedWidget, first_hint
+from napari_kpac.widgets.files import RESULT_FILES, write_result
 from napari_kpac.widgets.form import Form, button, choice_box, group
 from napari_kpac.widgets.layers import (
     ResultLayers,
@@ -47,6 +49,7 @@ from napari_kpac.widgets.layers import (
 )
 from napari_kpac.widgets.recipe import RecipeEdit
 from napari_kpac.widgets.run_panel import RunPanel
+from napari_kpac.widgets.task import Latest
 
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
@@ -100,7 +103,7 @@ class DeblurWidget(DockedWidget):
             cancelled="Cancelled; nothing was changed.",
         )
         self._message = self._panel.message
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._recipe = RecipeEdit("A recipe that the mixer saved, or a result that carries one.")
         self._recipe.read.connect(self._show_controls)
         self._apply = button(
@@ -108,6 +111,13 @@ class DeblurWidget(DockedWidget):
             "Make what is chosen under “process” by the recipe; model and settings are its own.",
             self.apply_recipe,
         )
+        self._save = button(
+            "Save result ...",
+            "Save the last result as TIFF or Zarr, with scale, units and recipe.",
+            self._ask_save,
+        )
+        self._saving = Latest(self)
+        self._saving.failed.connect(self._message.show_error)
         self._build()
         self._panel.wanted.connect(self.run)
         task = self._panel.task
@@ -129,7 +139,7 @@ class DeblurWidget(DockedWidget):
         ]  # fmt: skip
         recipe = group("recipe", self._recipe, self._apply)
         compare = group("compare", self._comparison)
-        self.fill_scrolling(Form(controls), self._panel, recipe, compare)
+        self.fill_scrolling(Form(controls), self._panel, recipe, compare, self._save)
 
     def _show_controls(self) -> None:
         """Show the controls that go with the method, the model and the scope."""
@@ -173,7 +183,7 @@ class DeblurWidget(DockedWidget):
             self._start(partial(apply_recipe, path), targets, str(path), path.stem)
 
     def _start(self, deblur: Deblur, targets: list[Target], model: str, name: str) -> None:
-        self._run = _Run(targets, model, name)
+        self._run = Run(targets, model, name)
         # The thread gets no more of the targets than this: it must not hold on to a layer.
         make = partial(each_layer, deblur, [target.pixels for target in targets])
         self._panel.start(make, "Loading the model ...", self._show_done)
@@ -246,7 +256,7 @@ class DeblurWidget(DockedWidget):
         else:
             self._show_result(run, run.targets[number], progress.result)
 
-    def _show_result(self, run: _Run, target: Target, result: Any) -> None:
+    def _show_result(self, run: Run, target: Target, result: Any) -> None:
         layer = target.layer
         if find_layer(self._viewer, layer.unique_id) is None:
             run.said.append("The image was removed, so its result was dropped.")
@@ -288,20 +298,16 @@ class DeblurWidget(DockedWidget):
             count = f"{len(self._run.made)} of {len(self._run.targets)} layers"
             self._message.setText(f"Cancelled; {count} were done before.")
 
+    def _ask_save(self) -> None:
+        with self._message.showing_errors():
+            layer = self._comparison.result
+            if layer is None:
+                raise NotReadyError("deblur an image first: there is no result to save")
+            asked = ask_save_name(self, "Save result", f"{layer.name}.tif", RESULT_FILES)
+            if asked is not None:
+                self._message.setText("Saving ...")
+                write = partial(write_result, asked[0], *layer.as_layer_data_tuple()[:2])
+                self._saving.ask(write, lambda files: self._message.setText(f"Saved {files[0]}."))
+
     def _forget(self) -> None:
         self._run = None  # it holds on to layers
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """The work under way."""
-
-    targets: list[Target]
-    model: str
-    """What makes the results, for their keys."""
-    name: str
-    """Of what is made, for the names of layers."""
-    made: list[str] = field(default_factory=list)
-    """Names of the layers with results."""
-    said: list[str] = field(default_factory=list)
-    """What else is to be told at the end."""

@@ -6,7 +6,7 @@ Not for: controls and results (deblur.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,21 @@ class Target:
         top, _, left, _ = self.pixels.region or (0, 0, 0, 0)
         lead = (np.newaxis,) * len(self.index)
         return pixels[lead], moved(self.layer, (*self.index, top, left))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The work under way."""
+
+    targets: list[Target]
+    model: str
+    """What makes the results, for their keys."""
+    name: str
+    """Of what is made, for the names of layers."""
+    made: list[str] = field(default_factory=list)
+    """Names of the layers with results."""
+    said: list[str] = field(default_factory=list)
+    """What else is to be told at the end."""
 
 
 @dataclass(frozen=True)

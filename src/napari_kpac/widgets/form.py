@@ -45,9 +45,7 @@ def folder_edit(label: str, tooltip: str) -> FileEdit:
     return file_edit(label, tooltip, FileDialogMode.EXISTING_DIRECTORY)
 
 
-def file_edit(
-    label: str, tooltip: str, mode: FileDialogMode, files: str | None = None
-) -> FileEdit:
+def file_edit(label: str, tooltip: str, mode: FileDialogMode, files: str | None = None) -> FileEdit:
     """Return a control for the name of a file or folder, narrow enough for a dock.
 
     ``files`` says which files the dialog shows, as Qt has it.

@@ -133,7 +133,8 @@ class SplitLine(QObject):
         """Return pixels of the canvas per unit of the world, downwards and to the right."""
         camera = self._viewer.scene.camera
         down, right = camera.orientation2d
-        return camera.zoom * np.array([1 if down == "down" else -1, 1 if right == "right" else -1])
+        signs = [1.0 if down == "down" else -1.0, 1.0 if right == "right" else -1.0]
+        return np.array(signs) * float(camera.zoom)
 
     def _drag(self, place: QPointF) -> None:
         layer = self._layer
