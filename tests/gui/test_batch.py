@@ -5,7 +5,7 @@ import pytest
 import tifffile
 from PIL import Image
 from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
-from qtpy.QtGui import QDropEvent
+from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QApplication, QFileDialog
 
 import napari_kpac as kpac
@@ -71,7 +71,7 @@ def buttons(widget):
 
 
 def test_a_folder_goes_in_and_a_folder_comes_out(
-    viewer, widget, photos, image, tmp_path, monkeypatch, qtbot
+    viewer, widget, photos, image, tmp_path, monkeypatch, qtbot, capsys
 ):
     out = tmp_path / "sharp.v2"  # a folder, whatever its name looks like
     choose(widget, photos, out, monkeypatch, qtbot)
@@ -89,6 +89,7 @@ def test_a_folder_goes_in_and_a_folder_comes_out(
     assert np.array_equal(made, kpac.deblur(image[::-1], "tiny").image)
     # What the terminal makes of the same files is the same, so it has nothing left to do.
     assert main(["deblur", str(photos), "-o", str(out), "--model", "tiny"]) == 1
+    assert "2 done before, 1 failed" in capsys.readouterr().err
     double_click(widget, qtbot, "two.png")
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=WAIT)
     assert np.array_equal(viewer.layers["two"].data, made)
@@ -162,10 +163,10 @@ def test_files_are_dropped_and_what_is_missing_is_said(widget, photos, tmp_path,
     assert "add files or a folder" in widget._message.text()
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(photos / "one.png")), QUrl("https://example.org/x.png")])
-    drop = QDropEvent(
-        QPointF(QPoint(5, 5)), Qt.DropAction.CopyAction, data, LEFT, Qt.KeyboardModifier.NoModifier
-    )
-    QApplication.sendEvent(widget._inputs, drop)
+    where = widget._inputs._list.viewport()
+    about = Qt.DropAction.CopyAction, data, LEFT, Qt.KeyboardModifier.NoModifier
+    QApplication.sendEvent(where, QDragEnterEvent(QPoint(5, 5), *about))
+    QApplication.sendEvent(where, QDropEvent(QPointF(5, 5), *about))
     assert widget._inputs.paths == [photos / "one.png"]
     run(widget, qtbot)
     assert "folder for the results" in widget._message.text()
