@@ -6,7 +6,7 @@ from napari.layers import Image
 from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
 from qtpy.QtTest import QTest
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QWidget
 
 from napari_kpac.widgets.deblur import DeblurWidget
 from tests.gui.conftest import WAIT, result_of
@@ -187,3 +187,16 @@ def test_a_single_slice_of_a_stack_is_compared(viewer, widget, image, qtbot, rgb
     part.visible = False
     assert np.abs(seen(viewer) - with_split)[:, with_split.shape[1] // 2 + 8 :].max() > 0
     assert np.abs(seen(viewer) - with_split)[:, : with_split.shape[1] // 2 - 8].max() == 0
+
+
+def test_closing_the_dock_or_the_window_while_it_is_split(viewer, docked, tiny_model, image, qtbot):
+    viewer.add_image(image, name="cup")
+    first = docked(DeblurWidget)
+    split(first, qtbot)
+    canvas = canvas_of(viewer)
+    assert sum(part.isVisible() for part in canvas.findChildren(QWidget)) == 2
+    viewer.window.remove_dock_widget(first)
+    assert [layer.name for layer in viewer.layers] == ["cup", "cup (deblurred)"]
+    assert not any(part.isVisible() for part in canvas.findChildren(QWidget))
+    split(docked(DeblurWidget), qtbot)
+    viewer.close()

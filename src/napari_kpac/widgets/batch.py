@@ -137,7 +137,7 @@ class BatchWidget(DockedWidget):
     def _describe(self, progress: Progress) -> str:
         """Return how far the whole batch is."""
         files = progress.total // max(1, _steps_per_file())
-        left = self._panel.seconds / progress.done * (progress.total - progress.done)
+        left = self._panel.seconds / max(1, progress.done) * (progress.total - progress.done)
         note = f"about {duration(left)} left" if progress.done else progress.stage
         return f"{len(self._outcomes)} of {files} files done, {note}"
 

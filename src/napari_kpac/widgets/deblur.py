@@ -184,6 +184,7 @@ class DeblurWidget(DockedWidget):
 
     def _start(self, deblur: Deblur, targets: list[Target], model: str, name: str) -> None:
         self._run = Run(targets, model, name)
+        self._apply.setEnabled(False)
         # The thread gets no more of the targets than this: it must not hold on to a layer.
         make = partial(each_layer, deblur, [target.pixels for target in targets])
         self._panel.start(make, "Loading the model ...", self._show_done)
@@ -311,3 +312,4 @@ class DeblurWidget(DockedWidget):
 
     def _forget(self) -> None:
         self._run = None  # it holds on to layers
+        self._apply.setEnabled(True)

@@ -36,7 +36,9 @@ class SplitLine(QObject):
         self._layer: Image | None = None
         self._column = 0
         self._canvas: Any = None
-        self.line, self.handle = _Line(), _Handle()
+        # Children of the owner until there is a canvas: Qt ends them, and not the garbage collector
+        # in whatever thread it happens to run.
+        self.line, self.handle = _Line(owner), _Handle(owner)
         self.handle.dragged.connect(self._drag)
         for event in self._followed():
             event.connect(self.follow)
@@ -57,6 +59,7 @@ class SplitLine(QObject):
             for part in (self.line, self.handle):
                 part.setParent(self._canvas)
             self._canvas.installEventFilter(self)
+            self._canvas.destroyed.connect(self._forget_canvas)
         self.follow()
 
     def hide(self) -> None:
@@ -71,12 +74,14 @@ class SplitLine(QObject):
             event.disconnect(self.follow)
         if self._canvas is not None:
             self._canvas.removeEventFilter(self)
-        for part in (self.line, self.handle):
-            part.deleteLater()
+            for part in (self.line, self.handle):
+                part.deleteLater()
 
     def follow(self, event: object = None) -> None:
         """Put the line where the split is on the canvas by now."""
         del event
+        if self._canvas is None:
+            return
         ends = self._ends()
         for part in (self.line, self.handle):
             part.setVisible(ends is not None)
@@ -94,10 +99,14 @@ class SplitLine(QObject):
             self.follow()
         return False
 
+    def _forget_canvas(self) -> None:
+        """The canvas was destroyed, and what is on it with it."""
+        self._canvas = None
+
     def _ends(self) -> tuple[QPointF, QPointF] | None:
         """Return the ends of the visible part of the line in the canvas, None where it is not."""
         layer = self._layer
-        if layer is None or self._canvas is None or not self._shows_slice(layer):
+        if layer is None or not self._shows_slice(layer):
             return None
         rows = layer.data.shape[-3 if layer.rgb else -2]
         lead = np.rint(layer.world_to_data(self._viewer.dims.point))[:-2]
@@ -175,8 +184,9 @@ def _clip(
 class _Line(QWidget):
     """A straight line, light with dark edges, that lets the mouse through."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.hide()
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._ends = QPointF(), QPointF()
 
@@ -206,8 +216,9 @@ class _Handle(QWidget):
     dragged = Signal(QPointF)
     """To this place in the parent."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.hide()
         self.setFixedSize(HANDLE_PX, HANDLE_PX)
         self.setCursor(Qt.CursorShape.SplitHCursor)
         self.setToolTip("Left: the input. Right: the result. Drag to move the split.")
