@@ -119,7 +119,7 @@ def test_the_palette_saves_the_selected_layer(
     assert kpac.load_recipe(tmp_path / "palette.tif").model_name == "tiny"
     qtbot.mouseClick(widget._comparison._check, LEFT)
     viewer.layers.selection.active = result_of(viewer, "split")
-    with pytest.raises(kpac.KpacError, match="select the result"):
+    with pytest.raises(kpac.KpacError, match="select the layer of a result"):
         command.execute_command("napari-kpac.write_result").result()
 
 

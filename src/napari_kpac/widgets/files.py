@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from napari import current_viewer
 from napari.layers import Image
-from qtpy.QtWidgets import QFileDialog, QWidget
+from qtpy.QtWidgets import QFileDialog
 
 from napari_kpac.core.errors import FileError, ImageError, KpacError, NotReadyError
 from napari_kpac.core.units import PIXEL, SECONDS, short_unit
@@ -80,6 +80,15 @@ def read_recipe(path: str | list[str]) -> list[LayerTuple]:
     return found
 
 
+def _write_selected(what: str, files: str, write: Callable[..., list[str]]) -> list[str]:
+    """Ask for a file and write the selected layer to it; nothing where nobody gave a name."""
+    layer = _viewer().layers.selection.active
+    if not isinstance(layer, Image) or is_split(layer):
+        raise NotReadyError(f"select the layer of a {what} first")
+    asked = ask_save_name(None, f"Save {what}", f"{layer.name}.tif", files)
+    return [] if asked is None else write(asked[0], *layer.as_layer_data_tuple()[:2])
+
+
 def write_map(
     path: str | Path | None = None, data: Any = None, attributes: dict[str, Any] | None = None
 ) -> list[str]:
@@ -90,11 +99,7 @@ def write_map(
     from napari_kpac.detection.files import export
 
     if path is None or attributes is None:
-        layer = _viewer().layers.selection.active
-        if not isinstance(layer, Image):
-            raise NotReadyError("select the layer of a blur map first")
-        asked = ask_save_name(None, "Save blur map", "blur.tif", MAP_FILES)
-        return [] if asked is None else write_map(asked[0], *layer.as_layer_data_tuple()[:2])
+        return _write_selected("blur map", MAP_FILES, write_map)
     values = np.asarray(data)
     if values.dtype.kind != "f" or np.nanmin(values) < 0 or np.nanmax(values) > 1:
         raise ImageError(
@@ -121,10 +126,7 @@ def write_result(
     Without a file (so the command palette calls it) ask for one, and write the selected layer.
     """
     if path is None or attributes is None:
-        layer = _viewer().layers.selection.active
-        if not isinstance(layer, Image):
-            raise NotReadyError("select the layer of a result first")
-        return save_result(layer)
+        return _write_selected("result", RESULT_FILES, write_result)
     path = Path(path)
     if path.suffix.lower() != ".zarr":
         path = with_ending(path, RESULT_FILES.split(";;")[0])
@@ -145,14 +147,6 @@ def write_result(
     except (ValueError, TypeError) as error:
         raise FileError(f"{path}: cannot be written ({error})") from error
     return [str(path)]
-
-
-def save_result(layer: Image, parent: QWidget | None = None) -> list[str]:
-    """Ask for a file and write a layer to it; returns nothing where nobody gave a name."""
-    if is_split(layer):
-        raise NotReadyError("this is the part of a result that is compared: select the result")
-    asked = ask_save_name(parent, "Save result", f"{layer.name}.tif", RESULT_FILES)
-    return [] if asked is None else write_result(asked[0], *layer.as_layer_data_tuple()[:2])
 
 
 def layer_metadata(shape: tuple[int, ...], attributes: dict[str, Any]) -> Metadata:

@@ -100,7 +100,7 @@ class SplitLine(QObject):
         return False
 
     def _forget_canvas(self) -> None:
-        """The canvas was destroyed, and what is on it with it."""
+        """Forget the canvas, which was destroyed with what is on it."""
         self._canvas = None
 
     def _ends(self) -> tuple[QPointF, QPointF] | None:
