@@ -214,6 +214,16 @@ def test_a_name_is_typed_into_the_real_dialog(qtbot, tmp_path):
     assert "note.csv is there already" in monkey[0]
 
 
+def test_an_ending_of_another_kind_is_taken_at_its_word(tmp_path, monkeypatch):
+    kinds = "Map (*.png);;Values (*.tif *.tiff)"
+    name(monkeypatch, tmp_path / "a.tiff", "Map (*.png)")
+    assert ask_save_name(None, "Save", "a", kinds) == (tmp_path / "a.tiff", "Values (*.tif *.tiff)")
+    name(monkeypatch, tmp_path / "a", "Values (*.tif *.tiff)")
+    assert ask_save_name(None, "Save", "a", kinds) == (tmp_path / "a.tif", "Values (*.tif *.tiff)")
+    name(monkeypatch, "")
+    assert ask_save_name(None, "Save", "a", kinds) is None
+
+
 def test_endings_that_are_there_stay(tmp_path):
     kind = "TIFF (*.tif *.tiff)"
     for given, wanted in (

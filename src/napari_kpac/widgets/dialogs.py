@@ -18,8 +18,9 @@ def ask_save_name(
 ) -> tuple[Path, str] | None:
     """Ask for a file to write; returns its name and the kind of file that was chosen.
 
-    A name without one of the endings of that kind gets the first of them. If that is the name of a
-    file that is there, which the dialog could not know, the user is asked once more.
+    A name with an ending of another kind is taken at its word; one without an ending gets that of
+    the kind. If that is the name of a file that is there, which the dialog could not know, the user
+    is asked once more.
 
     Parameters
     ----------
@@ -35,7 +36,10 @@ def ask_save_name(
     text, kind = QFileDialog.getSaveFileName(parent, title, suggested, files)
     if not text:
         return None
-    kind = kind if kind in files.split(";;") else files.split(";;")[0]
+    kinds = files.split(";;")
+    chosen = kind if kind in kinds else kinds[0]
+    named = [each for each in (chosen, *kinds) if with_ending(Path(text), each) == Path(text)]
+    kind = next(iter(named), chosen)
     path = with_ending(Path(text), kind)
     if path != Path(text) and path.exists():
         question = f"{path.name} is there already. Do you want to replace it?"

@@ -103,8 +103,8 @@ def write_map(
     values = np.asarray(data)
     if values.dtype.kind != "f" or np.nanmin(values) < 0 or np.nanmax(values) > 1:
         raise ImageError(
-            "only maps with values from 0 to 1 are saved as blur maps; save other images with "
-            "napari's own writers"
+            "only maps with values from 0 to 1 are saved as blur maps; save other images as "
+            "results, in TIFF or Zarr"
         )
     record = attributes.get("metadata", {}).get(METADATA, {})
     units = [str(unit) for unit in attributes.get("units") or ()] or None
