@@ -355,7 +355,7 @@ def test_two_images_of_a_stereo_camera_are_a_jpeg_file(tmp_path):
     first.save(tmp_path / "pair.jpg", format="MPO", save_all=True, append_images=[first])
     assert read_image(tmp_path / "pair.jpg").shape == (16, 24, 3)
     (tmp_path / "letter.jpg").write_text("Dear Sir or Madam")
-    with pytest.raises(kpac.KpacError, match="cannot identify image file"):
+    with pytest.raises(kpac.KpacError, match=r"letter.jpg: .*\(it is none, or of a kind"):
         read_image(tmp_path / "letter.jpg")
 
 
@@ -363,7 +363,7 @@ def test_colour_in_zarr_keeps_the_size_of_its_pixels(tmp_path):
     """OME-Zarr has no place for colour as the last axis."""
     about = Metadata(axes="YXS", scale={"Y": 0.5, "X": 0.25}, units={"Y": "um", "X": "um"})
     made = start_image(tmp_path / "cup.zarr", (16, 24, 3), np.dtype(np.uint8), about)
-    made.out[...] = np.arange(24, dtype=np.uint8)[:, None]
+    made.out[...] = np.random.default_rng(0).integers(0, 256, (16, 24, 3), dtype=np.uint8)
     made.finish(RECIPE)
     copied(tmp_path / "cup.zarr", tmp_path / "again.zarr")
     for name in ("cup.zarr", "again.zarr"):

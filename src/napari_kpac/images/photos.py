@@ -13,7 +13,7 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, UnidentifiedImageError
 from PIL.PngImagePlugin import putchunk
 
 from napari_kpac.core.errors import FileError, require
@@ -52,7 +52,12 @@ SRGB_GAMMA = (2.4, 12.92)
 
 def opened(path: Path) -> Image.Image:
     """Open a file, if it is of a kind that is read in this process and can be what it claims."""
-    image = Image.open(path, formats=FORMATS)
+    try:
+        image = Image.open(path, formats=FORMATS)
+    except UnidentifiedImageError as error:  # its text is the name of the file once more
+        raise FileError(
+            f"{path}: cannot be read as an image (it is none, or of a kind that is not read)"
+        ) from error
     try:
         if image.format == "PNG":
             _check_chunks(path)
