@@ -6,9 +6,10 @@ from napari.layers import Image
 from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
 from qtpy.QtTest import QTest
-from qtpy.QtWidgets import QApplication, QWidget
+from qtpy.QtWidgets import QApplication, QMenu, QWidget
 
 from napari_kpac.widgets.deblur import DeblurWidget
+from napari_kpac.widgets.mixer import MixerWidget
 from tests.gui.conftest import WAIT, result_of
 from tests.gui.test_as_a_person import canvas_of, on_canvas, run, seen
 
@@ -103,6 +104,21 @@ def test_the_split_is_neither_active_nor_offered(viewer, widget, image, qtbot):
     _, other = viewer.window.add_plugin_dock_widget("napari-kpac", "Blur map")
     assert layer not in other._image.choices
     other.release()
+
+
+def test_the_split_cannot_replace_an_alpha_map(viewer, widget, docked, image, qtbot, monkeypatch):
+    viewer.add_image(image, name="cup")
+    split(widget, qtbot)
+    mixer = docked(MixerWidget)
+    qtbot.mouseClick(mixer._open, LEFT)
+    qtbot.waitUntil(mixer._controls.isEnabled, timeout=WAIT)
+    offered = []
+    monkeypatch.setattr(
+        QMenu, "exec", lambda menu, _: offered.extend(each.text() for each in menu.actions())
+    )
+    mixer._controls.map_menu_wanted.emit(0, 0, QPoint(0, 0))
+    assert any("cup (deblurred)" in text for text in offered)
+    assert not any("split" in text for text in offered)
 
 
 def press(canvas, kind, *, repeated):

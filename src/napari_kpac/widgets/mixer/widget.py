@@ -30,6 +30,7 @@ from napari_kpac.widgets.layers import (
     current_index,
     full_resolution,
     image_size,
+    is_split,
     rgb_option,
     visible_region,
 )
@@ -323,7 +324,9 @@ class MixerWidget(DockedWidget):
         choices += [
             (f"replace by “{layer.name}”", layer)
             for layer in self._viewer.layers
-            if type(layer) in (Image, Labels) and layer is not self._shown.layer
+            if type(layer) in (Image, Labels)
+            and layer is not self._shown.layer
+            and not is_split(layer)
         ]
         for text, layer in choices:
             action: Any = menu.addAction(text)
