@@ -39,6 +39,7 @@ class RecipeEdit(QWidget):
         self.recipe: Any = None
         """What the file holds, once it has been read."""
         self.edit = file_edit("recipe", tooltip, FileDialogMode.EXISTING_FILE, FILES)
+        self.edit.line_edit.native.setPlaceholderText("a recipe, or a result")
         self._summary = Message()
         self._reading = Latest(self)
         self._soon = later(self, READ_MS, self._ask)
