@@ -167,7 +167,9 @@ def _targets(
             )
         names[name] = found.path
         if isinstance(output, RemotePath) and name.suffix.lower() not in ZARR:
-            raise ConfigError(f"{output / name}: at a URL, results are Zarr images: give --to zarr")
+            raise ConfigError(
+                f"{output / name}: at a URL, results are Zarr images: choose the format zarr"
+            )
         yield output / name
 
 
