@@ -312,7 +312,7 @@ def test_urls_in_and_out(bucket, models, stack, plain, tmp_path, capsys):
     [
         (["s3://b/folder"], "out", [], "a URL names one image"),
         (["s3://b/a.png"], None, [], "name the file for its result"),
-        (["s3://b/a.png"], "s3://b/out", [], "give --to zarr"),
+        (["s3://b/a.png"], "s3://b/out", [], "choose the format zarr"),
         (["s3://b/a.zarr"], "https://host/b.zarr", [], "can only be read"),
         (["s3://b/a.zarr"], "s3://b/a.zarr", [], "refusing to write over the input"),
         (["s3://b/a.zarr"], "s3://b/b.tif", [], "end the name in .zarr"),

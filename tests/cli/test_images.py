@@ -184,7 +184,7 @@ def test_without_an_output_the_result_lies_beside_the_image(tmp_path, capsys, mo
     assert (tmp_path / "holiday-deblurred.png").exists()
     for several in (["holiday.jpg", target], [tmp_path]):
         assert exit_code("deblur", *several) == 2
-        assert "name it with -o" in capsys.readouterr().err
+        assert "need a folder for their results" in capsys.readouterr().err
 
 
 def test_attention_does_no_more_than_it_must(photo, tmp_path, capsys, monkeypatch):

@@ -1,5 +1,6 @@
 """Errors say where the documentation speaks of them, and it does."""
 
+import ast
 import pickle
 import re
 import traceback
@@ -65,3 +66,22 @@ def test_the_terminal_names_it(tmp_path, capsys):
     (tmp_path / "bad.png").write_bytes(b"no image")
     assert main(["deblur", str(tmp_path / "bad.png"), "-o", str(tmp_path / "out.png")]) == 1
     assert "docs/troubleshooting.md#file" in capsys.readouterr().err
+
+
+def raised_texts(path):
+    """Yield the texts of all exceptions that a module raises."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            for part in ast.walk(node.exc):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+def test_only_the_terminal_speaks_of_its_flags():
+    """The window and notebooks show the same messages."""
+    package = ROOT / "src" / "napari_kpac"
+    flag = re.compile(r"(^|[\s(`'])--?[a-z][a-z-]*")
+    modules = [path for path in package.rglob("*.py") if path.parent.name != "cli"]
+    texts = [text for path in modules for text in raised_texts(path)]
+    assert len(texts) > 300
+    assert [text for text in texts if flag.search(text)] == []

@@ -168,7 +168,7 @@ def test_split_peek_and_difference(viewer, widget, image, qtbot):
     next(peek)
     assert not result.visible
     assert list(peek) == []
-    assert result.visible
+    qtbot.waitUntil(lambda: result.visible, timeout=WAIT)
     click(qtbot, comparison._difference)
     names = [each.name for each in viewer.layers]
     qtbot.waitUntil(lambda: len(viewer.layers) > len(names), timeout=WAIT)

@@ -347,3 +347,32 @@ def test_a_folder_that_is_still_written_to_is_removed(tmp_path):
     target.discard()
     thread.join()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_images_of_a_stereo_camera_are_a_jpeg_file(tmp_path):
+    """MPO: the first image is taken. What is no image at all is said to be none."""
+    first = Image.fromarray(np.full((16, 24, 3), 90, np.uint8))
+    first.save(tmp_path / "pair.jpg", format="MPO", save_all=True, append_images=[first])
+    assert read_image(tmp_path / "pair.jpg").shape == (16, 24, 3)
+    (tmp_path / "letter.jpg").write_text("Dear Sir or Madam")
+    with pytest.raises(kpac.KpacError, match=r"letter.jpg: .*\(it is none, or of a kind"):
+        read_image(tmp_path / "letter.jpg")
+
+
+def test_colour_in_zarr_keeps_the_size_of_its_pixels(tmp_path):
+    """OME-Zarr has no place for colour as the last axis."""
+    about = Metadata(axes="YXS", scale={"Y": 0.5, "X": 0.25}, units={"Y": "um", "X": "um"})
+    made = start_image(tmp_path / "cup.zarr", (16, 24, 3), np.dtype(np.uint8), about)
+    made.out[...] = np.random.default_rng(0).integers(0, 256, (16, 24, 3), dtype=np.uint8)
+    made.finish(RECIPE)
+    copied(tmp_path / "cup.zarr", tmp_path / "again.zarr")
+    for name in ("cup.zarr", "again.zarr"):
+        with open_image(tmp_path / name) as found:
+            assert found.metadata.scale == about.scale
+            assert found.metadata.units == about.units
+            assert found.metadata.axes == "YXS"
+    attributes = zarr.open(str(tmp_path / "again.zarr"), mode="r+").attrs
+    for damaged in ("sizes", {"scale": [1, 2]}, {"scale": {"Y": "wide"}, "units": 7}):
+        attributes["napari_kpac_sizes"] = damaged
+        with open_image(tmp_path / "again.zarr") as found:
+            assert found.metadata.scale == {}

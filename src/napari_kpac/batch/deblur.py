@@ -119,11 +119,11 @@ def deblur_files(
     )
     if output is None and items[0].target.exists() and not batch.overwrite:
         raise FileError(
-            f"{items[0].target} is there already; name another output with -o, or give "
-            "--overwrite to replace it"
+            f"{items[0].target} is there already; name another output, or choose the option "
+            "overwrite to replace it"
         )
     if defocus_map is not None and (options.method != "ebdb" or len(items) > 1):
-        raise ConfigError("--defocus-map goes with --method ebdb and one image")
+        raise ConfigError("a defocus map goes with method ebdb and one image")
     action = DeblurAction.prepare(
         options,
         modulation,

@@ -114,7 +114,7 @@ class FileAction(ABC):
         if not self.has_same_settings(description_of(result)):
             raise FileError(
                 f"{item.first}: {result} is there already and was not made with these settings; "
-                "choose another output, or give --overwrite to replace it"
+                "choose another output, or the option overwrite to replace it"
             )
         time = modified(result)
         return all(path.exists() and modified(path) <= time for path in item.files)

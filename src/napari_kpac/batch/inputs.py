@@ -71,7 +71,7 @@ def plan_items(
     must not have a name like that of a file: it would be a typing error more often than not.
     """
     if (left is None) != (right is None):
-        raise ConfigError("--left and --right go together")
+        raise ConfigError("the left and the right view go together: give both")
     inputs, place = list(inputs), None if output is None else location(output)
     images = find_images(inputs, place)
     lefts = [] if left is None else find_images([left], place)
@@ -84,9 +84,9 @@ def plan_items(
     if place is None:
         only = (images or lefts)[0].path
         if not one_file:
-            raise ConfigError("several images need a folder for their results: name it with -o")
+            raise ConfigError("several images need a folder for their results: name one")
         if isinstance(only, RemotePath):
-            raise ConfigError(f"{only}: name the file for its result with -o")
+            raise ConfigError(f"{only}: name the file for its result too")
         place = only.parent
     elif one_file and suffixes and not place.is_dir() and place.suffix:
         _check_ending(place, suffixes)
@@ -167,7 +167,9 @@ def _targets(
             )
         names[name] = found.path
         if isinstance(output, RemotePath) and name.suffix.lower() not in ZARR:
-            raise ConfigError(f"{output / name}: at a URL, results are Zarr images: give --to zarr")
+            raise ConfigError(
+                f"{output / name}: at a URL, results are Zarr images: choose the format zarr"
+            )
         yield output / name
 
 

@@ -17,6 +17,13 @@ from napari_kpac.images import Location
 
 State = Literal["made", "skipped", "failed", "planned"]
 STEPS_PER_FILE = 100
+WORDS: Mapping[State, str] = {
+    "made": "made",
+    "skipped": "done before",
+    "planned": "to do",
+    "failed": "failed",
+}
+"""What people read for each state."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,21 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         """Return lines to print: a count, and every problem."""
-        words = {"made": "made", "skipped": "done before", "planned": "to do", "failed": "failed"}
-        counts = {word: len(self.of(state)) for state, word in words.items()}  # type: ignore[arg-type]
+        counts = {word: len(self.of(state)) for state, word in WORDS.items()}
         yield ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         for outcome in self.failed:
             yield f"  {outcome.problem}"
+
+
+@dataclass(frozen=True)
+class FileProgress(Progress):
+    """A step of a batch, and the file that it was of."""
+
+    item: Item | None = None
+    share: float = 0.0
+    """How much of the file is done, 0 to 1."""
+    outcome: Outcome | None = None
+    """What became of the file, once it has ended."""
 
 
 class BatchProgress:
@@ -89,12 +106,12 @@ class BatchProgress:
         self._shares: dict[Item, float] = {}
         self._recipes: dict[str, Recipe] = {}
 
-    def advance(self, item: Item, share: float, note: str = "") -> Progress:
+    def advance(self, item: Item, share: float, note: str = "") -> FileProgress:
         """Return the progress when a share of an item is done."""
         self._shares[item] = max(min(share, 1.0), self._shares.get(item, 0.0))
         return self._progress(item, f"{item.first.name}: {note}" if note else "")
 
-    def end(self, outcome: Outcome) -> Progress:
+    def end(self, outcome: Outcome) -> FileProgress:
         """Return the progress when an item has ended."""
         self._shares.pop(outcome.item, None)
         if outcome.recipe is not None:
@@ -109,9 +126,16 @@ class BatchProgress:
             first, *others = outcome.written
             more = f" and {len(others)} more" if others else ""
             note = f"{outcome.item.first} -> {first}{more}"
-        return self._progress(outcome.item, note)
+        return self._progress(outcome.item, note, outcome)
 
-    def _progress(self, item: Item, note: str) -> Progress:
+    def _progress(self, item: Item, note: str, outcome: Outcome | None = None) -> FileProgress:
         done = len(self.report.outcomes) + sum(self._shares.values())
-        total = self._items * STEPS_PER_FILE
-        return Progress(int(done * STEPS_PER_FILE), total, item.first.name, note)
+        return FileProgress(
+            int(done * STEPS_PER_FILE),
+            self._items * STEPS_PER_FILE,
+            item.first.name,
+            note,
+            item,
+            1.0 if outcome is not None else self._shares.get(item, 0.0),
+            outcome,
+        )

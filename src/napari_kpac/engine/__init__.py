@@ -5,7 +5,7 @@ Not for: windows (widgets), terminals (cli), or the network's arithmetic (networ
 
 from napari_kpac.core.options import BlurMapOptions, DeblurOptions
 from napari_kpac.engine.blur import BlurMap, blur_map, blur_map_steps
-from napari_kpac.engine.deblurring import deblur, deblur_steps, replay
+from napari_kpac.engine.deblurring import deblur, deblur_steps, replay, replay_steps
 from napari_kpac.engine.device import Device, devices
 from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.recipe import Recipe, Result, load_recipe
@@ -27,4 +27,5 @@ __all__ = [
     "devices",
     "load_recipe",
     "replay",
+    "replay_steps",
 ]

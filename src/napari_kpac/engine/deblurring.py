@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.core.options import DeblurOptions
-from napari_kpac.core.progress import Steps, finish
+from napari_kpac.core.progress import Steps, finish, relay
 from napari_kpac.engine.arrays import output_for
 from napari_kpac.engine.containers import image_like
 from napari_kpac.engine.device import Model, model_name
@@ -133,17 +133,33 @@ def replay(
         In place of the recipe's own. Without it, an installed model must be the one that the
         recipe was made with; a bundled model of another version gives a warning.
     """
-    options, recorded = recipe.options, recipe.environment
+    if model is None and (changed := check_model(recipe, recipe.options.model)):
+        warnings.warn(changed, stacklevel=2)
+    result = finish(replay_steps(image, recipe, model, views=views, out=out))
+    return _as_given(result, image, views, out)
+
+
+def replay_steps(
+    image: Any,
+    recipe: Recipe,
+    model: Model | None = None,
+    *,
+    views: Views = None,
+    out: Any = None,
+) -> Steps[Result]:
+    """Do the same step by step: yields progress after every tile, returns the result.
+
+    That a bundled model is of another version than the recipe's stands in the notes of the steps.
+    """
+    options, recorded, changed = recipe.options, recipe.environment, ""
     if model is None:
         changed = check_model(recipe, options.model)
-        if changed:
-            warnings.warn(changed, stacklevel=2)
     else:
         options = replace(options, model=model_name(model))
     steps = deblur_steps(
         image, options, recipe.modulation, views=views, out=out, model=model, recorded=recorded
     )
-    return _as_given(finish(steps), image, views, out)
+    return (yield from relay(steps, lambda step: replace(step, note=step.note or changed)))
 
 
 def _as_given(result: Result, image: Any, views: Views, out: Any) -> Result:

@@ -13,7 +13,7 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, UnidentifiedImageError
 from PIL.PngImagePlugin import putchunk
 
 from napari_kpac.core.errors import FileError, require
@@ -36,8 +36,9 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 RAW_SUFFIXES = (
     ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw",
 )  # fmt: skip
-FORMATS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "PPM", "WEBP")
-"""What such a file may be in fact. Pillow knows more, one of which it hands to Ghostscript."""
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "WEBP")
+"""What such a file may be in fact, MPO as a kind of JPEG. Pillow knows more, one of which it hands
+to Ghostscript."""
 
 PNG_SIGNATURE_BYTES = 8
 PNG_HEADER_BYTES = 33
@@ -51,7 +52,12 @@ SRGB_GAMMA = (2.4, 12.92)
 
 def opened(path: Path) -> Image.Image:
     """Open a file, if it is of a kind that is read in this process and can be what it claims."""
-    image = Image.open(path, formats=FORMATS)
+    try:
+        image = Image.open(path, formats=FORMATS)
+    except UnidentifiedImageError as error:  # its text is the name of the file once more
+        raise FileError(
+            f"{path}: cannot be read as an image (it is none, or of a kind that is not read)"
+        ) from error
     try:
         if image.format == "PNG":
             _check_chunks(path)

@@ -20,6 +20,8 @@ from napari_kpac.images.remote import ZARR_MARKS, Location, RemotePath, connecti
 SUFFIXES = (".zarr",)
 RECIPE_ATTRIBUTE = "napari_kpac"
 """Name of the attribute that says how a result was made."""
+SIZES_ATTRIBUTE = "napari_kpac_sizes"
+"""Name of the attribute with scale and units of an array that OME-Zarr has no place for: colour."""
 MAX_CHUNK_BYTES = 4_000_000_000
 """Codecs know no larger ones."""
 
@@ -76,7 +78,9 @@ def read(path: Location) -> tuple[Any, Metadata]:
             )
         own["inner"], array = arrays[0]
     _check_array(path, array)
-    return StoredArray(path, array), Metadata(axes=_axes_of(array), extra={"zarr": own})
+    scale, units = _named_sizes(own["attributes"].get(SIZES_ATTRIBUTE))
+    about = Metadata(axes=_axes_of(array), scale=scale, units=units, extra={"zarr": own})
+    return StoredArray(path, array), about
 
 
 def description(path: Location) -> Any:
@@ -144,6 +148,13 @@ def _sizes(transforms: Any, axes: int) -> Any:
         if transform.get("type") == "scale":
             return np.asarray(transform["scale"], np.float64)
     return np.ones(axes)
+
+
+def _named_sizes(record: Any) -> tuple[dict[str, float], dict[str, str]]:
+    """Return scale and units by axis from an attribute of ours, without what is damaged."""
+    parts = [record.get(name) if isinstance(record, dict) else None for name in ("scale", "units")]
+    scale, units = (part if isinstance(part, dict) else {} for part in parts)
+    return scale, {axis: str(unit) for axis, unit in units.items()}
 
 
 def _axes_of(array: Any) -> str:

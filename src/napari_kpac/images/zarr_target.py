@@ -24,7 +24,7 @@ from napari_kpac.core.units import long_unit
 from napari_kpac.images.arrays import Array, StoredArray
 from napari_kpac.images.metadata import Metadata
 from napari_kpac.images.remote import Location, RemotePath, local_file, write_whole, writing
-from napari_kpac.images.zarr_files import RECIPE_ATTRIBUTE, zarr_store
+from napari_kpac.images.zarr_files import RECIPE_ATTRIBUTE, SIZES_ATTRIBUTE, zarr_store
 
 CHUNK_SIDE_PX = 512
 RECORD_FOLDER = ".napari-kpac"
@@ -151,6 +151,9 @@ class ZarrTarget:
             attributes = dict(self.own.get("attributes", {}))
             if self.ome:
                 self._describe_image(attributes)
+            elif self.metadata.scale:
+                sizes = {"scale": dict(self.metadata.scale), "units": dict(self.metadata.units)}
+                attributes[SIZES_ATTRIBUTE] = sizes
             attributes[RECIPE_ATTRIBUTE] = description
             with contextlib.suppress(ValueError):
                 attributes[RECIPE_ATTRIBUTE] = json.loads(description)

@@ -222,7 +222,7 @@ class _Trainer:
                         self._save()
                     raise closed or CancelledError(
                         f"another process of this run was stopped after {step} steps; what was"
-                        " learned is kept: --resume goes on from here"
+                        " learned is kept: resume the run to go on from here"
                     )
                 # A pause there costs time, but is no work.
                 before += time.monotonic() - reported

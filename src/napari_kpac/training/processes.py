@@ -189,7 +189,7 @@ class CoreProcesses(Processes):
                 said = self._errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise TrainingError(
                 f"another process of this run has ended{': ' + said if said else ''}; what was"
-                " saved is kept: --resume goes on from there"
+                " saved is kept: resume the run to go on from there"
             ) from error
 
 

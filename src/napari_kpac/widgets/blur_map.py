@@ -13,7 +13,7 @@ from magicgui.widgets import FloatSpinBox
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QSlider
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QSlider
 from superqt.utils import qthrottled, signals_blocked
 
 from napari_kpac.core.errors import NotReadyError
@@ -27,8 +27,10 @@ from napari_kpac.widgets.blur_result import (
     find_regions,
     measure,
     save,
+    save_regions,
 )
 from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, LayerBox, ModelBox
+from napari_kpac.widgets.dialogs import ask_save_name
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button, choice_box, group
 from napari_kpac.widgets.layers import ResultLayers, find_layer, full_resolution, placement
@@ -113,12 +115,15 @@ class BlurMapWidget(DockedWidget):
         self._regions = button(
             "Regions", "Label the blurred areas and measure each.", self.add_regions
         )
+        self._save_regions = button(
+            "Save regions", "Save the measurements of the regions as CSV.", self._ask_save_regions
+        )
         self._save = button(
             "Save map", "Save the map: PNG, TIFF, NumPy or overlay.", self._ask_save
         )
         row = QHBoxLayout()
-        row.addWidget(self._regions)
-        row.addWidget(self._save)
+        for each in (self._regions, self._save_regions, self._save):
+            row.addWidget(each)
         self.fill_scrolling(
             form, self._panel, self._plot, self._slider, self._mask_check, scores, row
         )
@@ -226,7 +231,7 @@ class BlurMapWidget(DockedWidget):
         return what, source.unique_id, self._measured.options.model
 
     def _enable_buttons(self) -> None:
-        for each in (self._regions, self._save):
+        for each in (self._regions, self._save_regions, self._save):
             each.setEnabled(self._result is not None)
 
     def _show_mask(self) -> None:
@@ -272,6 +277,14 @@ class BlurMapWidget(DockedWidget):
         count = int(labels.max(initial=0))
         self._message.setText(f"{count} regions; their table is in the layer's features.")
 
+    def save_regions(self, path: str | Path) -> None:
+        """Write the measurements of the blurred areas as a CSV file, in a thread."""
+        with self._message.showing_errors():
+            found, source = self._known()
+            write = partial(save_regions, found, path, tuple(source.scale), _units(source))
+            self._message.setText("Saving ...")
+            self._extras.ask(write, self._show_saved)
+
     def save_map(self, path: str | Path, kind: str | None = None) -> None:
         """Write the map in a thread; model and settings go into the file."""
         with self._message.showing_errors():
@@ -290,11 +303,15 @@ class BlurMapWidget(DockedWidget):
         return self._result.detection, self._source
 
     def _ask_save(self) -> None:
-        path, chosen = QFileDialog.getSaveFileName(
-            self, "Save blur map", "blur.png", ";;".join(FILES)
-        )
-        if path:
-            self.save_map(path, FILES[chosen])
+        asked = ask_save_name(self, "Save blur map", "blur.png", ";;".join(FILES))
+        if asked is not None:
+            path, kind = asked
+            self.save_map(path, FILES[kind])
+
+    def _ask_save_regions(self) -> None:
+        asked = ask_save_name(self, "Save regions", "regions.csv", "Table (*.csv)")
+        if asked is not None:
+            self.save_regions(asked[0])
 
 
 def _units(layer: Image) -> list[str]:

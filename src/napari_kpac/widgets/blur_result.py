@@ -90,6 +90,15 @@ def find_regions(detection: Any, scale: tuple[float, ...], units: list[str]) -> 
     return labels, region_table(regions)
 
 
+def save_regions(
+    detection: Any, path: str | Path, scale: tuple[float, ...], units: list[str]
+) -> list[Path]:
+    """Write the table of the blurred areas as a CSV file."""
+    from napari_kpac.detection.files import export_table
+
+    return [export_table(path, find_regions(detection, scale, units)[1])]
+
+
 def save(
     detection: Any,
     path: str | Path,

@@ -18,7 +18,7 @@ from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.progress import catalogue
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.layers import METADATA, find_layer, is_ours
+from napari_kpac.widgets.layers import METADATA, find_layer, is_ours, is_split
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
@@ -81,7 +81,11 @@ class LayerBox(ComboBox):
         return isinstance(layer, Layer) and layer.metadata.get(METADATA) == self.label
 
     def _offered(self, _: object = None) -> list[tuple[str, Any]]:
-        layers = [layer for layer in self._viewer.layers if type(layer) is self._kind]
+        layers = [
+            layer
+            for layer in self._viewer.layers
+            if type(layer) is self._kind and not is_split(layer)
+        ]
         found = [(layer.name, layer) for layer in sorted(layers, key=is_ours)]
         return [(self._optional, "")] * bool(self._optional) + found
 

@@ -18,18 +18,28 @@ from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QSlider, QWidget
 from superqt.utils import qthrottled
 
 from napari_kpac.widgets.form import button
-from napari_kpac.widgets.layers import ResultLayers, full_resolution, moved, placement
-from napari_kpac.widgets.task import Latest
+from napari_kpac.widgets.layers import (
+    SPLIT,
+    Part,
+    ResultLayers,
+    full_resolution,
+    moved,
+    part_shape,
+    placement,
+)
+from napari_kpac.widgets.split import SplitLine
+from napari_kpac.widgets.task import Latest, later
 
 PEEK_KEY = "Shift-I"
-SPLIT = "split"
+PEEK_MS = 80
+"""A key that is held is released and pressed again in less time, where the system repeats it."""
 SLIDER_STEPS = 1000
 GRAB_PX = 12
 """Screen pixels within which the split is grabbed by the mouse."""
 
 
 class Comparison(QWidget):
-    """Controls that compare two layers of the same size."""
+    """Controls that compare an image with a result that covers it, or a part of it."""
 
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
@@ -37,6 +47,13 @@ class Comparison(QWidget):
         self._results = ResultLayers(viewer)
         self._pair: tuple[Image, Image] | None = None
         """Input and result, while both are in the viewer."""
+        self._part: Part = ()
+        """Which part of the input the result covers."""
+        self._peeked: Image | None = None
+        """The layer that is hidden while the key is held."""
+        self._peek_end = later(self, PEEK_MS, self._end_peek)
+        self._line = SplitLine(viewer, self)
+        self._line.dragged.connect(self._move_to)
         self._check = QCheckBox("split")
         self._check.setToolTip("Left of the split: the input. Right of it: the result.")
         self._slider = QSlider(Qt.Orientation.Horizontal)
@@ -64,8 +81,10 @@ class Comparison(QWidget):
         viewer.layers.events.removed.connect(self._follow_removal)
         self._update_controls()
 
-    def set_pair(self, before: Image, after: Image) -> None:
-        """Compare these two from now on."""
+    def set_pair(self, before: Image, after: Image, part: Part = ()) -> None:
+        """Compare these two from now on; ``part`` is what the result covers of the input."""
+        self._end_peek()
+        self._part = part
         if self._pair == (before, after):
             if self._check.isChecked():
                 self._show_split()
@@ -73,34 +92,43 @@ class Comparison(QWidget):
             has_split = self._check.isChecked()
             self._check.setChecked(False)
             self._pair = before, after
-            self._check.setChecked(has_split and self._same_size())
+            self._check.setChecked(has_split and self._fits())
         self._update_controls()
+
+    @property
+    def result(self) -> Image | None:
+        """The result that is compared, while it is in the viewer."""
+        return None if self._pair is None else self._pair[1]
 
     def release(self) -> None:
         """Leave the viewer as it was found."""
         self._differences.cancel(forget=True)
+        self._end_peek()
         self._check.setChecked(False)
+        self._line.release()
         self._viewer.layers.events.removed.disconnect(self._follow_removal)
         if self._drag in self._viewer.mouse_drag_callbacks:
             self._viewer.mouse_drag_callbacks.remove(self._drag)
         self._viewer.bind_key(PEEK_KEY, None, overwrite=True)
 
-    def _same_size(self) -> bool:
+    def _fits(self) -> bool:
         if self._pair is None:
             return False
         before, after = self._pair
-        return bool(full_resolution(before).shape == after.data.shape)
+        wanted = part_shape(full_resolution(before).shape, self._part)
+        return wanted == tuple(after.data.shape)
 
     def _update_controls(self) -> None:
         self.setEnabled(self._pair is not None)
         for part in (self._check, self._slider, self._difference):
-            part.setEnabled(self._same_size())
+            part.setEnabled(self._fits())
 
     def _toggle(self, on: bool) -> None:
         if on:
             self._show_split()
         else:
             self._results.remove(SPLIT)
+            self._line.hide()
             if self._pair is not None:
                 self._pair[1].visible = True
 
@@ -115,14 +143,17 @@ class Comparison(QWidget):
 
     def _show_split(self) -> None:
         """Show the right part of the result in a layer of its own, the result itself hidden."""
-        if self._pair is None or not self._same_size():
+        if self._pair is None or not self._fits():
             return
         after = self._pair[1]
         column = self._column(after.data.shape[-2 if after.rgb else -1])
         right = (slice(column, None), slice(None)) if after.rgb else (slice(column, None),)
         where = moved(after, (0,) * (after.ndim - 1) + (column,))
-        self._results.put(SPLIT, after.data[(..., *right)], where, name=SPLIT, beside=after)
+        data = after.data[(..., *right)]
+        self._results.put(SPLIT, data, where, name=SPLIT, beside=after, record=SPLIT)
         after.visible = False
+        if self._peeked is None:
+            self._line.show(after, column)
 
     def _follow_removal(self, event: Any) -> None:
         pair_ends = self._pair is not None and event.value in self._pair
@@ -140,15 +171,14 @@ class Comparison(QWidget):
         width = after.data.shape[-2 if after.rgb else -1]
 
         def column() -> float:
-            return float(after.world_to_data(event.position)[-1])
+            return float(after.world_to_data(event.position)[-1] + 0.5)
 
         reach = GRAB_PX / viewer.scene.camera.zoom / float(after.scale[-1])
         if abs(column() - self._column(width)) > reach:
             return
 
         def follow() -> None:
-            share = np.clip(column() / max(1, width - 1), 0, 1)
-            self._slider.setValue(round(float(share) * SLIDER_STEPS))
+            self._move_to(column())
 
         was, viewer.scene.camera.mouse_pan = viewer.scene.camera.mouse_pan, False
         yield
@@ -160,26 +190,52 @@ class Comparison(QWidget):
             follow()
         viewer.scene.camera.mouse_pan = was
 
+    def _move_to(self, column: float) -> None:
+        """Move the split to a column of the result."""
+        if self._pair is None:
+            return
+        after = self._pair[1]
+        width = after.data.shape[-2 if after.rgb else -1]
+        share = np.clip(column / max(1, width - 1), 0, 1)
+        self._slider.setValue(round(float(share) * SLIDER_STEPS))
+
     def _peek(self, viewer: Viewer) -> Iterator[None]:
         """Hide the result while the key is held."""
         del viewer
         if self._pair is None:
             return
+        self._peek_end.stop()
         split = self._results.find(SPLIT)
         layer = self._pair[1] if split is None else split
-        layer.visible = False
+        if self._peeked is None and layer.visible:
+            self._peeked = layer
+            self._line.hide()
+            layer.visible = False
         yield
+        self._peek_end.start()
+
+    def _end_peek(self) -> None:
+        """Show the result again."""
+        self._peek_end.stop()
+        layer, self._peeked = self._peeked, None
+        if layer is None or layer not in self._viewer.layers:
+            return
         layer.visible = True
+        if self._check.isChecked():
+            self._show_split()
 
     def _ask_difference(self) -> None:
-        if self._pair is not None and self._same_size():
+        if self._pair is not None and self._fits():
             before, after = self._pair
-            data, rgb = (full_resolution(before), after.data), after.rgb
+            source, part, made, rgb = full_resolution(before), self._part, after.data, after.rgb
             self._differences.ask(
-                lambda: difference(*data, rgb=rgb), partial(self._show_difference, before)
+                lambda: difference(source[part], made, rgb=rgb),
+                partial(self._show_difference, before, placement(after)),
             )
 
-    def _show_difference(self, before: Image, found: tuple[Any, float]) -> None:
+    def _show_difference(
+        self, before: Image, where: dict[str, Any], found: tuple[Any, float]
+    ) -> None:
         if before not in self._viewer.layers:
             return
         values, limit = found
@@ -188,7 +244,7 @@ class Comparison(QWidget):
         self._results.put(
             key,
             values,
-            placement(before),
+            where,
             name=f"{before.name} (difference)",
             colormap="PiYG",
             contrast_limits=(-limit, limit),

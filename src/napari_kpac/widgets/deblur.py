@@ -5,18 +5,15 @@ Not for: the work (engine), steering it (mixer).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from napari.layers import Image, Shapes
 from napari.viewer import Viewer
 
 from napari_kpac.core.errors import ConfigError, NotReadyError
 from napari_kpac.core.options import DeblurOptions
-from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import (
     ChoiceFiller,
@@ -27,20 +24,32 @@ from napari_kpac.widgets.choices import (
     ModelBox,
 )
 from napari_kpac.widgets.compare import Comparison
+from napari_kpac.widgets.deblur_target import (
+    Deblur,
+    LayerProgress,
+    Pixels,
+    Run,
+    Target,
+    apply_recipe,
+    deblur_pixels,
+    each_layer,
+    selected_rectangle,
+)
+from napari_kpac.widgets.dialogs import ask_save_name
 from napari_kpac.widgets.docked import DockedWidget, first_hint
-from napari_kpac.widgets.form import Form, choice_box, group
+from napari_kpac.widgets.files import RESULT_FILES, write_result
+from napari_kpac.widgets.form import Form, button, choice_box, group
 from napari_kpac.widgets.layers import (
-    Region,
     ResultLayers,
     current_index,
     find_layer,
     full_resolution,
-    moved,
-    placement,
-    region_within,
+    is_ours,
     rgb_option,
 )
+from napari_kpac.widgets.recipe import RecipeEdit
 from napari_kpac.widgets.run_panel import RunPanel
+from napari_kpac.widgets.task import Latest
 
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
@@ -57,6 +66,7 @@ SCOPES = (
     ("all slices", "all"),
     ("the slice on display", "slice"),
     ("a rectangle of that slice", "rectangle"),
+    ("all selected layers", "selected"),
 )
 
 
@@ -93,8 +103,27 @@ class DeblurWidget(DockedWidget):
             cancelled="Cancelled; nothing was changed.",
         )
         self._message = self._panel.message
+        self._run: Run | None = None
+        self._recipe = RecipeEdit("A recipe that the mixer saved, or a result that carries one.")
+        self._recipe.read.connect(self._show_controls)
+        self._apply = button(
+            "Apply recipe",
+            "Make what is chosen under “process” by the recipe; model and settings are its own.",
+            self.apply_recipe,
+        )
+        self._save = button(
+            "Save result ...",
+            "Save the last result as TIFF or Zarr, with scale, units and recipe.",
+            self._ask_save,
+        )
+        self._saving = Latest(self)
+        self._saving.failed.connect(self._message.show_error)
         self._build()
         self._panel.wanted.connect(self.run)
+        task = self._panel.task
+        task.progressed.connect(self._show_step)
+        task.cancelled.connect(self._show_cancelled)
+        task.ended.connect(self._forget)
         for control in (self._scope, self._model, self._method):
             control.changed.connect(self._show_controls)
         self._show_controls()
@@ -108,33 +137,57 @@ class DeblurWidget(DockedWidget):
             self._image, self._method, self._model, self._device, self._range, self._scope,
             self._shapes, self._left, self._right,
         ]  # fmt: skip
-        self.fill_scrolling(Form(controls), self._panel, group("compare", self._comparison))
+        recipe = group("recipe", self._recipe, self._apply)
+        compare = group("compare", self._comparison)
+        self.fill_scrolling(Form(controls), self._panel, recipe, compare, self._save)
 
     def _show_controls(self) -> None:
         """Show the controls that go with the method, the model and the scope."""
         network = self._method.value == "kpac"
         self._model.visible = self._device.visible = network
-        self._left.visible = self._right.visible = self._takes_views()
+        self._image.visible = self._scope.value != "selected"
+        takes_views = self._model_is_dual() or self._recipe_is_dual()
+        self._left.visible = self._right.visible = takes_views
         self._shapes.visible = self._scope.value == "rectangle"
 
     def _learn_configs(self, found: Choices) -> None:
         self._configs = found.configs
         self._show_controls()
 
-    def _takes_views(self) -> bool:
-        config = self._configs.get(preferences.model(self._model.value))
-        return self._method.value == "kpac" and config is not None and config.views == 2
+    def _model_is_dual(self) -> bool:
+        return self._method.value == "kpac" and self._is_dual(self._model.value)
+
+    def _recipe_is_dual(self) -> bool:
+        recipe = self._recipe.recipe
+        return recipe is not None and self._is_dual(recipe.options.model)
+
+    def _is_dual(self, model: str) -> bool:
+        config = self._configs.get(preferences.model(model))
+        return config is not None and config.views == 2
 
     def run(self) -> None:
         """Start deblurring what is chosen."""
         with self._message.showing_errors():
-            layer = self._image.chosen()
-            target, options = self._make_target(layer), self._options(layer)
-            # The thread gets no more of the target than this: it must not hold on to a layer.
-            make = partial(_steps, target.data, target.views, target.region, options)
+            targets = list(self._targets(dual=self._model_is_dual()))
+            options = targets[0].pixels.options
             model = options.model if options.method == "kpac" else options.method
-            show = partial(self._show_result, target, model)
-            self._panel.start(make, "Loading the model ...", show)
+            self._start(deblur_pixels, targets, model, "deblurred")
+
+    def apply_recipe(self) -> None:
+        """Start making what is chosen by the recipe."""
+        with self._message.showing_errors():
+            path = self._recipe.chosen()
+            if self._scope.value == "rectangle":
+                raise ConfigError("a recipe is applied to whole slices: choose one of those")
+            targets = list(self._targets(dual=self._recipe_is_dual()))
+            self._start(partial(apply_recipe, path), targets, str(path), path.stem)
+
+    def _start(self, deblur: Deblur, targets: list[Target], model: str, name: str) -> None:
+        self._run = Run(targets, model, name)
+        self._apply.setEnabled(False)
+        # The thread gets no more of the targets than this: it must not hold on to a layer.
+        make = partial(each_layer, deblur, [target.pixels for target in targets])
+        self._panel.start(make, "Loading the model ...", self._show_done)
 
     def _options(self, layer: Image) -> DeblurOptions:
         rule = self._range.value
@@ -150,11 +203,34 @@ class DeblurWidget(DockedWidget):
             )
         )
 
-    def _make_target(self, layer: Image) -> _Target:
-        scope, index = self._scope.value, current_index(self._viewer, layer)
+    def _targets(self, *, dual: bool) -> Iterator[Target]:
+        """Yield what is to be processed; raises where there is nothing.
+
+        ``dual``: with the two views of a dual-pixel camera.
+        """
+        if self._scope.value != "selected":
+            yield self._target(self._image.chosen(), self._scope.value, dual=dual)
+            return
+        selected = self._viewer.layers.selection
+        layers = [
+            layer
+            for layer in self._viewer.layers
+            if layer in selected and type(layer) is Image and not is_ours(layer)
+        ]
+        if not layers:
+            raise NotReadyError("select one or more image layers in the list of layers first")
+        if dual:
+            raise ConfigError(
+                "a dual-pixel model takes one image and its two views at a time: choose all slices"
+            )
+        for layer in layers:
+            yield self._target(layer, "all")
+
+    def _target(self, layer: Image, scope: str, *, dual: bool = False) -> Target:
+        index = current_index(self._viewer, layer)
         data, views, region = full_resolution(layer), None, None
         left, right = self._left.layer, self._right.layer
-        if self._takes_views():
+        if dual:
             if left is None or right is None:
                 raise NotReadyError(
                     "this model takes the two views of a dual-pixel camera: choose the layers of "
@@ -168,23 +244,35 @@ class DeblurWidget(DockedWidget):
             if self._method.value != "kpac":
                 raise ConfigError("the classical method takes whole slices: choose one of those")
             region = selected_rectangle(layer, self._shapes.layer)
-        return _Target(layer, scope, index, data, views, region)
+        pixels = Pixels(layer.name, data, self._options(layer), views, region)
+        return Target(layer, scope, index, pixels)
 
-    def _show_result(self, target: _Target, model: str, result: Any) -> None:
+    def _show_step(self, progress: LayerProgress) -> None:
+        """Show the result of a layer when it is there."""
+        run, number = self._run, getattr(progress, "number", None)
+        if run is None or number is None:
+            return
+        if progress.problem:
+            run.said.append(f"⚠ “{run.targets[number].layer.name}”: {progress.problem}")
+        else:
+            self._show_result(run, run.targets[number], progress.result)
+
+    def _show_result(self, run: Run, target: Target, result: Any) -> None:
         layer = target.layer
         if find_layer(self._viewer, layer.unique_id) is None:
-            self._message.setText("The image was removed, so its result was dropped.")
+            run.said.append("The image was removed, so its result was dropped.")
             return
-        key = (layer.unique_id, target.scope, model)
+        key = (layer.unique_id, target.scope, run.model)
         added = self._results.put(
             key,
             *target.placed(result.image),
-            name=f"{layer.name} (deblurred)",
+            name=f"{layer.name} ({run.name})",
             beside=layer,
             record=result.recipe.to_dict(),
         )
         self._results.raise_above(layer, key)
-        self._comparison.set_pair(layer, added)
+        self._comparison.set_pair(layer, added, target.part)
+        run.made.append(added.name)
         if result.sigma is not None:  # the blur that the classical method estimated, in pixels
             self._results.put(
                 (layer.unique_id, "defocus map"),
@@ -194,58 +282,34 @@ class DeblurWidget(DockedWidget):
                 contrast_limits=(0, 5),
                 visible=False,
             )
-        note = f" Note: {self._panel.note}." if self._panel.note else ""
-        self._message.setText(f"Done in {self._panel.seconds:.1f} s: layer “{added.name}”.{note}")
 
+    def _show_done(self, _: None) -> None:
+        run = self._run
+        if run is None:
+            return
+        if run.made:
+            note = f" Note: {self._panel.note}." if self._panel.note else ""
+            names = ", ".join(f"“{name}”" for name in run.made)
+            layers = "layer" if len(run.made) == 1 else "layers"
+            run.said.insert(0, f"Done in {self._panel.seconds:.1f} s: {layers} {names}.{note}")
+        self._message.setText("\n".join(run.said))
 
-@dataclass(frozen=True, eq=False)
-class _Target:
-    """What one run works on."""
+    def _show_cancelled(self) -> None:
+        if self._run is not None and self._run.made:
+            count = f"{len(self._run.made)} of {len(self._run.targets)} layers"
+            self._message.setText(f"Cancelled; {count} were done before.")
 
-    layer: Image
-    scope: str
-    index: tuple[int, ...]
-    data: Any
-    views: tuple[Any, Any] | None
-    region: Region | None
+    def _ask_save(self) -> None:
+        with self._message.showing_errors():
+            layer = self._comparison.result
+            if layer is None:
+                raise NotReadyError("deblur an image first: there is no result to save")
+            asked = ask_save_name(self, "Save result", f"{layer.name}.tif", RESULT_FILES)
+            if asked is not None:
+                self._message.setText("Saving ...")
+                write = partial(write_result, asked[0], *layer.as_layer_data_tuple()[:2])
+                self._saving.ask(write, lambda files: self._message.setText(f"Saved {files[0]}."))
 
-    def placed(self, pixels: Any) -> tuple[Any, dict[str, Any]]:
-        """Return a result with all axes of its layer, and where it lies."""
-        if self.scope == "all":
-            return pixels, placement(self.layer)
-        top, _, left, _ = self.region or (0, 0, 0, 0)
-        lead = (np.newaxis,) * len(self.index)
-        return pixels[lead], moved(self.layer, (*self.index, top, left))
-
-
-def _steps(data: Any, views: Any, region: Region | None, options: DeblurOptions) -> Steps[Any]:
-    """Run the engine; loads torch on first use, so call it in a thread."""
-    from napari_kpac.engine import Session, deblur_steps
-
-    preferences.apply_to_engine()
-    if region is None:
-        return (yield from deblur_steps(data, options, views=views))
-    fields = options.to_dict()
-    session = Session(data, fields.pop("model"), fields.pop("device"), views=views, **fields)
-    try:
-        last = Progress(0, 1, "encode")
-        for done, tiles in session.encode_steps():
-            last = Progress(done, tiles + 1, "encode", session.note)
-            yield last
-        yield replace(last, stage="decode")
-        return session.render(region=region)
-    finally:
-        session.close()
-
-
-def selected_rectangle(layer: Image, shapes: Any) -> Region:
-    """Return the region of an image that a shapes layer's rectangle covers."""
-    if shapes is None or len(shapes.data) == 0:
-        raise NotReadyError("draw a rectangle in a shapes layer first, and choose that layer")
-    chosen = sorted(shapes.selected_data)
-    corners = shapes.data[chosen[-1] if chosen else -1]
-    points = np.array([layer.world_to_data(shapes.data_to_world(corner)) for corner in corners])
-    region = region_within(layer, points.min(axis=0), points.max(axis=0))
-    if region is None:
-        raise ConfigError("the rectangle lies outside the image: draw it on the image")
-    return region
+    def _forget(self) -> None:
+        self._run = None  # it holds on to layers
+        self._apply.setEnabled(True)

@@ -42,14 +42,22 @@ def button(text: str, tooltip: str, action: Callable[[], None]) -> QPushButton:
 
 def folder_edit(label: str, tooltip: str) -> FileEdit:
     """Return a control for a folder, narrow enough for a dock."""
-    edit = FileEdit(label=label, tooltip=tooltip, mode=FileDialogMode.EXISTING_DIRECTORY)
+    return file_edit(label, tooltip, FileDialogMode.EXISTING_DIRECTORY)
+
+
+def file_edit(label: str, tooltip: str, mode: FileDialogMode, files: str | None = None) -> FileEdit:
+    """Return a control for the name of a file or folder, narrow enough for a dock.
+
+    ``files`` says which files the dialog shows, as Qt has it.
+    """
+    edit = FileEdit(label=label, tooltip=tooltip, mode=mode, filter=files)
     edit.choose_btn.text = "..."
     edit.choose_btn.max_width = 32
     return edit
 
 
 def read_folder(edit: FileEdit) -> Path | None:
-    """Return the folder that is written in a control; None where there is none."""
+    """Return the file or folder that is written in a control; None where there is none."""
     text = str(edit.line_edit.value).strip()
     return Path(text).expanduser().absolute() if text not in ("", ".") else None
 

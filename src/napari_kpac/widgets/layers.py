@@ -27,8 +27,12 @@ from napari.viewer import Viewer
 
 METADATA = "napari_kpac"
 """Key in the metadata of every layer that we made; its recipe stands there, or what it is."""
+SPLIT = "split"
+"""What the metadata of such a layer say, and its name."""
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) of a part of an image, in pixels."""
+Part = tuple[slice, ...]
+"""Index of the pixels of an image that a result covers; empty for all of them."""
 
 
 def placement(layer: Layer) -> dict[str, Any]:
@@ -58,6 +62,11 @@ def moved(
 def find_layer(viewer: Viewer, unique_id: Any) -> Layer | None:
     """Find a layer again, however it is called by now."""
     return next((layer for layer in viewer.layers if layer.unique_id == unique_id), None)
+
+
+def is_split(layer: Layer) -> bool:
+    """Return True if the layer is the right part of a result that is compared with its input."""
+    return isinstance(kind := layer.metadata.get(METADATA), str) and kind == SPLIT
 
 
 def is_ours(layer: Layer) -> bool:
@@ -209,6 +218,12 @@ def _update(layer: Any, data: Any, where: Mapping[str, Any]) -> None:
 def full_resolution(layer: Image) -> Any:
     """Return the data of an image layer; of a multiscale one, its full resolution."""
     return layer.data[0] if layer.multiscale else layer.data
+
+
+def part_shape(shape: Sequence[int], part: Part) -> tuple[int, ...]:
+    """Return the shape of a part of an array of that shape; no pixel is read."""
+    sizes = (len(range(*each.indices(n))) for each, n in zip(part, shape, strict=False))
+    return (*sizes, *shape[len(part) :])
 
 
 def image_size(layer: Image) -> tuple[int, int]:

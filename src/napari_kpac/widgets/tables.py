@@ -99,6 +99,11 @@ class SortedTable(QTableView):
             [_item(cell, heading) for cell, heading in zip(row, self.headings, strict=True)]
         )
 
+    def change(self, row: int, cells: Sequence[Cell]) -> None:
+        """Show other cells in a row, by its number as it was added."""
+        for column, (cell, heading) in enumerate(zip(cells, self.headings, strict=True)):
+            self.content.setItem(row, column, _item(cell, heading))
+
     def row_of(self, index: QModelIndex) -> int:
         """Return the number of a row as it was added, whatever the order on display."""
         return int(self.order.mapToSource(index).row())
@@ -124,6 +129,8 @@ class _Sorted(QSortFilterProxyModel):
 def _item(cell: Cell, heading: str) -> QStandardItem:
     item = QStandardItem(_text(cell, heading))
     item.setData(cell, VALUE)
+    if isinstance(cell, str):
+        item.setToolTip(cell)  # whole, where the column is too narrow
     if not isinstance(cell, str):
         item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
     return item

@@ -22,6 +22,7 @@ from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, ModelBox, labels_box
+from napari_kpac.widgets.dialogs import ask_save_name
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button
 from napari_kpac.widgets.layers import (
@@ -29,6 +30,7 @@ from napari_kpac.widgets.layers import (
     current_index,
     full_resolution,
     image_size,
+    is_split,
     rgb_option,
     visible_region,
 )
@@ -322,7 +324,9 @@ class MixerWidget(DockedWidget):
         choices += [
             (f"replace by “{layer.name}”", layer)
             for layer in self._viewer.layers
-            if type(layer) in (Image, Labels) and layer is not self._shown.layer
+            if type(layer) in (Image, Labels)
+            and layer is not self._shown.layer
+            and not is_split(layer)
         ]
         for text, layer in choices:
             action: Any = menu.addAction(text)
@@ -381,10 +385,10 @@ class MixerWidget(DockedWidget):
             self._message.show_error(changed)
 
     def _ask_save(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save recipe", "recipe.json", "Recipe (*.json)")
-        if path:
+        asked = ask_save_name(self, "Save recipe", "recipe.json", "Recipe (*.json)")
+        if asked is not None:
             with self._message.showing_errors():
-                self.save_recipe(path)
+                self.save_recipe(asked[0])
 
     def _ask_load(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self, "Load recipe", "", "Recipe (*.json)")
