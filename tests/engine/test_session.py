@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,6 +143,26 @@ def test_a_render_cancelled_anywhere_leaves_nothing_wrong_behind(image, monkeypa
         monkeypatch.setattr(kpac.Session, "_check", original)
         for move, expected in zip(moves, wanted, strict=True):
             np.testing.assert_allclose(session.render(move).image, expected, atol=1e-6)
+
+
+def test_a_render_can_be_left_at_every_tile_and_band(image):
+    """In the window the button Cancel answers at the next step, so steps are many and short."""
+    session = kpac.Session(image, NET, "cpu", tile=32)
+    session._job.plan = session._stages.plan = replace(session._job.plan, band=2)
+    seen = [step.stage for step in session.render_steps()]
+    bands, passes = 5, (1 + 3) * 2 + 1 + 2 + 2
+    assert seen.count("encode") == seen.count("decode") == 9
+    assert seen.count("blocks") == bands * passes
+    for stop_at in range(len(seen)):
+        other = kpac.Session(image, NET, "cpu", tile=32)
+        other._job.plan = other._stages.plan = session._job.plan
+        steps = other.render_steps()
+        for _ in range(stop_at):
+            next(steps)
+        other.cancel()
+        with pytest.raises(CancelledError):
+            for _ in range(2):
+                next(steps)
 
 
 def test_many_threads_get_consistent_images(image):

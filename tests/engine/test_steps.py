@@ -27,7 +27,8 @@ def test_progress_counts_every_tile_once(image):
     seen = list(steps(np.stack([image, image]), tile=64))
     assert [event.done for event in seen] == list(range(1, len(seen) + 1))
     assert {event.total for event in seen} == {len(seen)}
-    assert len(seen) == 2 * (2 * 2 * 3 + 1)
+    passes = 2 + 3 * NET.config.blocks
+    assert len(seen) == 2 * (2 * 2 * 3 + passes)
     assert {event.stage for event in seen} == {"encode", "blocks", "decode"}
 
 

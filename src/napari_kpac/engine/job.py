@@ -38,6 +38,7 @@ from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.device import (
     Model,
     card_of,
+    flops_per_second,
     free_memory,
     model_name,
     prepare_network,
@@ -65,7 +66,7 @@ from napari_kpac.engine.pixels import (
 )
 from napari_kpac.engine.recipe import PlaneResult, Recipe, check_image, recorded_plan
 from napari_kpac.engine.stages import Stages
-from napari_kpac.engine.tiling import Plan, make_plan
+from napari_kpac.engine.tiling import Plan, TimeCost, make_plan
 from napari_kpac.optics.deconvolution import restore_steps
 
 T = TypeVar("T")
@@ -204,6 +205,7 @@ class Job:
             budget=budget,
             item_size=next(self.net.parameters()).element_size(),
             held=held * self.layout.plane_bytes if self.device.type == "cpu" else 0,
+            time=TimeCost(self.net.work, flops_per_second(self.device)),
         )
 
     def _set_image(self, image: Any, views: Views) -> None:
@@ -266,7 +268,7 @@ class Job:
                 forget()
             release(self.device)
             self.plan = self.plan.smaller(self.net.config)
-            yield Progress(0, self.plan.steps, "encode", self.plan.shortage_note)
+            yield Progress(0, 2 * self.plan.tile_count + 1, "encode", self.plan.shortage_note)
 
     def deblur(
         self, plane: Plane, reader: PlaneReader, out: Any = None, *, decode: bool = True
@@ -287,22 +289,27 @@ class Job:
         modulation = self.modulation.at(plane.indices[0])
 
         def attempt() -> Steps[tuple[Maps, Maps]]:
-            plan, done = self.plan, count(1)
-            total = plan.steps if decode else plan.tile_count + 1
-            mods = None
+            plan, done, mods = self.plan, count(1), None
             if not modulation.is_neutral:
                 mods = block_modulations(modulation, self.net.config, reader.padded)
             with closing(self.stages(reader)) as stages:
+                bottleneck = Bottleneck(stages)
+                total = (2 if decode else 1) * plan.tile_count + bottleneck.steps
+
+                def told(stage: str) -> Progress:
+                    return Progress(next(done), total, stage)
+
                 for _ in stages.encode():
-                    yield Progress(next(done), total, "encode")
-                entered, alphas, betas = Bottleneck(stages).run(mods)
-                yield Progress(next(done), total, "blocks")
+                    yield told("encode")
+                entered, alphas, betas = yield from relay(
+                    bottleneck.run(mods), lambda _: told("blocks")
+                )
                 for tile in plan.tiles() if decode else ():
                     rect = tile.clipped(reader.height, reader.width)
                     residual = stages.decode(entered, tile)[:, :, : rect.height, : rect.width]
                     strength = modulation.strength_in(rect)
                     _write(self, plane, rect, reader, residual, strength, target, out is None)
-                    yield Progress(next(done), total, "decode")
+                    yield told("decode")
             return as_numpy(torch.cat(alphas)), as_numpy(torch.cat(betas))
 
         alpha, beta = yield from self.within_memory(attempt)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -87,7 +88,7 @@ class Session:
     Notes
     -----
     Thread-safe: one render runs at a time, and a newer request makes an older one stop
-    between stages with a ``CancelledError``. Where memory runs short, it goes on in smaller
+    at its next step (a tile, or a band of a stage) with a ``CancelledError``. Where memory runs short, it goes on in smaller
     tiles and says so in ``note``.
     """
 
@@ -167,8 +168,7 @@ class Session:
     def encode_steps(self) -> Iterator[tuple[int, int]]:
         """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
         with self._lock, keeping_memory(trim=False):
-            check = self._begin()
-            for step in self._within_memory(lambda: self._encode(check)):
+            for step in self._checked(self._begin(), self._encode):
                 if not step.note:
                     yield step.done, step.total
 
@@ -194,24 +194,34 @@ class Session:
         progress
             Called with (tiles done, tiles in all).
         """
-        modulation = modulation or Modulation()
-        modulation.check(self.config, self.size)
-        rect = self._check_region(region)
-        check = self._begin()
-
-        def work() -> Steps[Result]:
-            check()
-            render = self._draft if draft else self._render
-            part = yield from render(modulation, rect, check)
-            return replace(self._result(modulation, rect, part), draft=draft)
 
         def tell(step: Progress) -> Progress:
             if progress is not None and step.stage == "decode":
                 progress(step.done, step.total)
             return step
 
+        return finish(relay(self.render_steps(modulation, region, draft=draft), tell))
+
+    def render_steps(
+        self,
+        modulation: Modulation | None = None,
+        region: Region | None = None,
+        *,
+        draft: bool = False,
+    ) -> Steps[Result]:
+        """Do the same step by step; may be left at any."""
+        modulation = modulation or Modulation()
+        modulation.check(self.config, self.size)
+        rect = self._check_region(region)
+        check = self._begin()
+
+        def work() -> Steps[Result]:
+            render = self._draft if draft else self._render
+            part = yield from render(modulation, rect)
+            return replace(self._result(modulation, rect, part), draft=draft)
+
         with self._lock, keeping_memory(trim=False):
-            return finish(relay(self._within_memory(work), tell))
+            return (yield from self._checked(check, work))
 
     def mute_effect(
         self, block: int, index: int, wanted: Callable[[], bool] | None = None
@@ -247,12 +257,12 @@ class Session:
         with self._lock, keeping_memory(trim=False):
             kept = self._last
             try:
-                return finish(self._within_memory(lambda: self._measure(gains, check)))
+                return finish(self._checked(check, lambda: self._measure(gains)))
             finally:
                 # An image in one part would put the muted one in its place.
                 self._last = kept if self._bottleneck is not None else None
 
-    def _measure(self, gains: npt.NDArray[np.float64], check: Check) -> Steps[float]:
+    def _measure(self, gains: npt.NDArray[np.float64]) -> Steps[float]:
         total = pixels = 0.0
         rects = [
             Rect(*rows, *columns)
@@ -261,11 +271,11 @@ class Session:
         ]
         for rect in rects:
             if rect not in self._plain:
-                part = yield from self._render(Modulation(), rect, check)
+                part = yield from self._render(Modulation(), rect)
                 self._plain[rect] = part.residual
         muted = Modulation(gains=gains)
         for rect in rects:
-            part = yield from self._render(muted, rect, check)
+            part = yield from self._render(muted, rect)
             change = part.residual - self._plain[rect]
             if self._plane.kind == "grey":
                 change = change.mean(dim=1, keepdim=True)
@@ -284,6 +294,18 @@ class Session:
             raise CancelledError("the session is closed")
         if ticket != self._latest:
             raise CancelledError("a newer request made this render pointless")
+
+    def _checked(self, check: Check, work: Callable[[], Steps[T]]) -> Steps[T]:
+        """Do work within memory; before it and after every step, see whether it is still wanted."""
+        check()
+        with closing(self._within_memory(work)) as steps:
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as stop:
+                    return cast("T", stop.value)
+                yield step
+                check()
 
     def _within_memory(self, work: Callable[[], Steps[T]]) -> Steps[T]:
         """Do work; where memory runs short, begin anew with a plan that needs less."""
@@ -306,18 +328,16 @@ class Session:
             self._half.close()
             self._half = None
 
-    def _encode(self, check: Check) -> Steps[None]:
-        check()
+    def _encode(self) -> Steps[None]:
         if self._bottleneck is not None:
             return
-        for count, _ in enumerate(self._stages.encode(), start=1):
-            yield Progress(count, self._stages.plan.tile_count, "encode")
-            check()
+        for done, _ in enumerate(self._stages.encode(), start=1):
+            yield Progress(done, self._stages.plan.tile_count, "encode")
         self._bottleneck = Bottleneck(self._stages)
 
-    def _render(self, modulation: Modulation, rect: Rect, check: Check) -> Steps[_Part]:
+    def _render(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
         """Render a rectangle at strength 1."""
-        yield from self._encode(check)
+        yield from self._encode()
         assert self._bottleneck is not None  # noqa: S101 - made by encoding
         stages = self._stages
         mods = block_modulations(modulation, self.config, self._reader.padded)
@@ -327,8 +347,10 @@ class Session:
         else:
             whole = rect == self._whole
             local = None if whole else stages.around(outer).divided(stages.cell)
-            entered, place = self._bottleneck.render(mods, local, check)
-            residual = yield from self._decode(entered, place, outer, check)
+            blocks = self._bottleneck.render(mods, local)
+            bands = count(1)
+            entered, place = yield from relay(blocks, lambda _: Progress(next(bands), 0, "blocks"))
+            residual = yield from self._decode(entered, place, outer)
             residual = cut(residual, rect.inside(outer))
             caches = self._bottleneck.present()
             if whole:
@@ -345,21 +367,20 @@ class Session:
         corner = (cells.top * stages.cell, cells.left * stages.cell)
         return _Part(residual, torch.cat(used), beta, corner, stages.cell)
 
-    def _decode(self, entered: Tensor, place: Rect, outer: Rect, check: Check) -> Steps[Tensor]:
+    def _decode(self, entered: Tensor, place: Rect, outer: Rect) -> Steps[Tensor]:
         """Decode a rectangle whose edges are multiples of a cell, tile by tile."""
         tiles = list(self._stages.plan.tiles(outer))
         residual = torch.empty((1, 3, outer.height, outer.width), dtype=self._reader.dtype)
-        for count, tile in enumerate(tiles, start=1):
-            check()
+        for done, tile in enumerate(tiles, start=1):
             part = self._stages.decode(entered, tile, place)
             if len(tiles) == 1:
                 residual = part
             else:
                 cut(residual, tile.inside(outer)).copy_(part)
-            yield Progress(count, len(tiles), "decode")
+            yield Progress(done, len(tiles), "decode")
         return residual
 
-    def _draft(self, modulation: Modulation, rect: Rect, check: Check) -> Steps[_Part]:
+    def _draft(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
         """Render at half resolution and enlarge the residual."""
         if self._half is None:
             self._half = self._make_half()
@@ -373,7 +394,7 @@ class Session:
         )
         # One pixel more on every side, for the enlargement looks at neighbours.
         needed = rect.aligned(2).divided(2).grown(1, *self._half.size)
-        part = yield from self._half._render(coarse, needed, check)
+        part = yield from self._half._render(coarse, needed)
         enlarged = F.interpolate(
             part.residual, scale_factor=2.0, mode="bilinear", align_corners=False
         )

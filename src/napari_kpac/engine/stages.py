@@ -8,7 +8,7 @@ files, or whole stacks.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ from napari_kpac.engine.memory import check_available, keep_below
 from napari_kpac.engine.pixels import PlaneReader, Rect
 from napari_kpac.engine.tiling import MemoryCost, Plan
 from napari_kpac.network import KPACNet, Stage
+
+Bands = Generator[None, None, Tensor]
+"""A stage in bands: yields after each, so that whoever waits may give up; returns a map."""
 
 SAFETY_FACTOR = 1.5
 """A network of few channels needs more for a tile than plans count."""
@@ -135,45 +138,56 @@ class Stages:
                 x, covered = self.net.decoder.levels[index](x, half), needed
         return cut(x, rect.inside(covered)).to("cpu", self.reader.dtype)
 
-    @torch.no_grad()
+    @property
+    def bands(self) -> int:
+        """Number of bands in which the bottleneck is processed."""
+        return -(-self.cells[0] // self.plan.band)
+
     def by_band(
         self, stage: Stage, *inputs: Tensor, out: Tensor | None = None, add: bool = False
-    ) -> Tensor:
-        """Run a stage over the whole bottleneck, a band of rows at a time.
+    ) -> Bands:
+        """Run a stage over the bottleneck, or a part of it, a band of rows at a time.
 
         Parameters
         ----------
         stage
             What is run.
         *inputs
-            Maps of the whole bottleneck.
+            Maps of the bottleneck, all of the same height and width.
         out
             Where the result goes; may be the first input: what later bands still need of it
             is put aside in time. None: a new map.
         add
             Add to ``out`` instead of overwriting it.
         """
-        height, width = self.cells
+        height, width = inputs[0].shape[-2:]
         above: Tensor | None = None
         for top in range(0, height, self.plan.band):
             band = Rect(top, min(top + self.plan.band, height), 0, width)
             result = self._band(stage, band, above, inputs)
             if out is None:
                 if band.height == height:
+                    yield
                     return result
                 shape = (1, result.shape[1], height, width)
-                out = torch.empty(shape, dtype=inputs[0].dtype, device=self.device)
+                out = torch.empty(
+                    shape, dtype=inputs[0].dtype, device=self.device,
+                    memory_format=torch.channels_last,
+                )  # fmt: skip
             if out is inputs[0]:
                 above = _tail(above, inputs[0], band, stage.halo)
             place = out[:, :, band.top : band.bottom]
             place.add_(result) if add else place.copy_(result)
+            del result
+            yield
         assert out is not None  # noqa: S101 - there is at least one band
         return out
 
+    @torch.no_grad()
     def _band(
         self, stage: Stage, band: Rect, above: Tensor | None, inputs: Sequence[Tensor]
     ) -> Tensor:
-        outer = band.grown(stage.halo, *self.cells)
+        outer = band.grown(stage.halo, *inputs[0].shape[-2:])
         check_available(self.device, self._cost.band(outer.height, outer.width))
         parts = [cut(whole, outer).to(self.device) for whole in inputs]
         if above is not None:

@@ -341,7 +341,7 @@ def _forward(net: KPACNet, image: npt.NDArray[np.float32]) -> torch.Tensor:
     stages = Stages(net, reader, plan, CPU)
     for _ in stages.encode():
         pass
-    entered, _, _ = Bottleneck(stages).run(None)
+    entered, _, _ = finish(Bottleneck(stages).run(None))
     return stages.decode(entered, Rect(0, plan.height, 0, plan.width))
 
 

@@ -126,10 +126,10 @@ class KPACBlock(nn.Module):
         """Weight the branches and aggregate them into the block's output, one after the other."""
         return lrelu(self.fusion(_weighted(branches, alpha, beta)))
 
-    def shares(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> list[Tensor]:
-        """Return the share of every branch in the fusion's sum, without its bias."""
+    def shares(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> Iterator[Tensor]:
+        """Compute the share of every branch in the fusion's sum, without its bias."""
         weighted = _weighted(branches, alpha, beta)
-        return [self.fusion.partial(i, branch) for i, branch in enumerate(weighted)]
+        return (self.fusion.partial(i, branch) for i, branch in enumerate(weighted))
 
     def fuse_shares(self, shares: Sequence[Tensor], gains: Iterable[float]) -> Tensor:
         """Fuse shares under a gain each: convolution is linear, so a weighted sum is enough."""

@@ -169,6 +169,22 @@ class Halos:
     """Of the result, for the input of each decoder level, the deepest first."""
 
 
+@dataclass(frozen=True)
+class Work:
+    """Multiply-accumulates of the stages, from their layers."""
+
+    encode: float
+    """Per pixel: of the encoder and all skip halves."""
+    skips: float
+    """Per pixel: of the skip halves alone, with the levels of the encoder that they need."""
+    decode: float
+    """Per pixel: of the decoder's levels, given the skip halves."""
+    block: int
+    """Per cell of the bottleneck: of a block's branches and their fusion."""
+    block_halo: int
+    """Cells around a region that these must see."""
+
+
 class KPACNet(nn.Module):
     """Encoder, KPAC blocks and decoder, with a global residual.
 
@@ -233,6 +249,29 @@ class KPACNet(nn.Module):
         features = before(len(levels) - 1, 0)
         return Halos(rounded(max(features, skips)), rounded(skips), tuple(reversed(decode)))
 
+    @cached_property
+    def work(self) -> Work:
+        """Work of the stages, from the sizes of their kernels."""
+        encode = [
+            (level.enter.weight.numel() + level.refine.weight.numel()) / 4**number
+            for number, level in enumerate(cast("list[EncoderLevel]", list(self.encoder.levels)))
+        ]
+        halves, decode = 0.0, 0.0
+        ups = cast("list[DecoderLevel]", list(self.decoder.levels))
+        for number, level in enumerate(reversed(ups)):
+            halves += level.merge.part_weight(1).numel() / 4**number
+            decode += level.merge.part_weight(0).numel() / 4**number
+            decode += level.up.weight.numel() / 4 ** (number + 1)
+        block = self.block(0)
+        kernel = cast("nn.Conv2d", block.atrous[0]).weight.numel()
+        return Work(
+            encode=sum(encode) + halves,
+            skips=sum(encode[:-1]) + halves,
+            decode=decode,
+            block=kernel * len(block.dilations) + block.fusion.weight.numel(),
+            block_halo=block.branch_halo + input_halo(block.fusion),
+        )
+
     def block(self, index: int) -> KPACBlock:
         """Return a block."""
         return cast("KPACBlock", self.blocks[index])
@@ -255,6 +294,15 @@ class KPACNet(nn.Module):
             return block.fuse(block.branches(x), alpha, beta)
 
         return Stage(run, block.branch_halo + input_halo(block.fusion))
+
+    def fuse_branches(self, index: int, beta: Tensor) -> Stage:
+        """Return the stage from the alphas to use, and all branches, to the output of a block."""
+        block = self.block(index)
+
+        def run(alpha: Tensor, *branches: Tensor) -> Tensor:
+            return block.fuse(branches, alpha, beta)
+
+        return Stage(run, input_halo(block.fusion))
 
     def gather(self, part: int) -> Stage:
         """Return the stage from features (0) or a block's output (1, 2, ...) to its part of a sum.
