@@ -61,6 +61,13 @@ class Bottleneck:
         """How often :meth:`run` yields: two stages, and three for every block, in bands."""
         return (2 + 3 * self.net.config.blocks) * self.stages.bands
 
+    @property
+    def render_steps(self) -> int:
+        """How often :meth:`render` yields where nothing is kept yet; later on less."""
+        config = self.net.config
+        branches = 0 if self.is_lean else len(config.dilations)
+        return (2 + (3 + branches) * config.blocks) * self.stages.bands
+
     def attention(self, index: int, x: Tensor) -> Bands:
         """Compute alpha of a block, band by band."""
         return self.stages.by_band(self.net.attention(index), x)

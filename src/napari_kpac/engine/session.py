@@ -31,7 +31,8 @@ from napari_kpac.engine.memory import explaining_shortage, give_back, keeping_me
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import PixelRange, Rect, restore_pixels
 from napari_kpac.engine.recipe import Result
-from napari_kpac.engine.stages import cut
+from napari_kpac.engine.sampling import SampledBottleneck
+from napari_kpac.engine.stages import Stages, cut
 from napari_kpac.network import KPACConfig
 
 T = TypeVar("T")
@@ -123,6 +124,7 @@ class Session:
         self._bottleneck: Bottleneck | None = None
         self._last: _Rendered | None = None
         self._half: Session | None = None
+        self._sampled: SampledBottleneck | None = None
         self._plain: dict[Rect, Tensor] = {}
         """Residuals of the sampled parts, as the network has them."""
         self._closed = False
@@ -168,7 +170,7 @@ class Session:
     def encode_steps(self) -> Iterator[tuple[int, int]]:
         """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
         with self._lock, keeping_memory(trim=False):
-            for step in self._checked(self._begin(), self._encode):
+            for step in self._checked(self._begin(), lambda: self._encode(self._tile_count)):
                 if not step.note:
                     yield step.done, step.total
 
@@ -178,6 +180,7 @@ class Session:
         region: Region | None = None,
         *,
         draft: bool = False,
+        sampled: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Result:
         """Render the image, or exactly the same pixels of a part of it.
@@ -191,16 +194,21 @@ class Session:
             result's ``image`` has the size of the region.
         draft
             A quick look: the network runs at half resolution. Labelled as a draft.
+        sampled
+            Encode only around the region and a sample of the image: beta, which depends on the
+            whole image, is estimated. Much quicker in a large image and nearly the same; ignored
+            where it would save little or everything is encoded already. The result tells.
         progress
-            Called with (tiles done, tiles in all).
+            Called with (steps done, steps in all).
         """
 
         def tell(step: Progress) -> Progress:
-            if progress is not None and step.stage == "decode":
+            if progress is not None and not step.note:
                 progress(step.done, step.total)
             return step
 
-        return finish(relay(self.render_steps(modulation, region, draft=draft), tell))
+        steps = self.render_steps(modulation, region, draft=draft, sampled=sampled)
+        return finish(relay(steps, tell))
 
     def render_steps(
         self,
@@ -208,6 +216,7 @@ class Session:
         region: Region | None = None,
         *,
         draft: bool = False,
+        sampled: bool = False,
     ) -> Steps[Result]:
         """Do the same step by step; may be left at any."""
         modulation = modulation or Modulation()
@@ -217,8 +226,11 @@ class Session:
 
         def work() -> Steps[Result]:
             render = self._draft if draft else self._render
+            if sampled and not draft and self._sampling_helps(rect):
+                render = self._render_sampled
             part = yield from render(modulation, rect)
-            return replace(self._result(modulation, rect, part), draft=draft)
+            used = render == self._render_sampled
+            return replace(self._result(modulation, rect, part), draft=draft, sampled=used)
 
         with self._lock, keeping_memory(trim=False):
             return (yield from self._checked(check, work))
@@ -322,40 +334,87 @@ class Session:
         """Free all that is kept; the next render encodes again."""
         self._bottleneck = None
         self._last = None
+        self._sampled = None
         self._plain = {}
         self._stages.close()
         if self._half is not None:
             self._half.close()
             self._half = None
 
-    def _encode(self) -> Steps[None]:
+    @property
+    def _tile_count(self) -> int:
+        """Number of tiles that are still to be encoded."""
+        return 0 if self._bottleneck is not None else self._stages.plan.tile_count
+
+    def _encode(self, total: int) -> Steps[None]:
         if self._bottleneck is not None:
             return
         for done, _ in enumerate(self._stages.encode(), start=1):
-            yield Progress(done, self._stages.plan.tile_count, "encode")
+            yield Progress(done, total, "encode")
         self._bottleneck = Bottleneck(self._stages)
 
     def _render(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
         """Render a rectangle at strength 1."""
-        yield from self._encode()
-        assert self._bottleneck is not None  # noqa: S101 - made by encoding
         stages = self._stages
-        mods = block_modulations(modulation, self.config, self._reader.padded)
         outer = rect.aligned(stages.cell)
+        encoding, bands = self._tile_count, Bottleneck(stages).render_steps
+        decoding = sum(1 for _ in stages.plan.tiles(outer))
+        total = encoding + bands + decoding
+        yield from self._encode(total)
+        assert self._bottleneck is not None  # noqa: S101 - made by encoding
+        mods = block_modulations(modulation, self.config, self._reader.padded)
         if self._last is not None and self._last.is_of(mods):
             residual, caches = cut(self._last.residual, rect), self._last.caches
         else:
             whole = rect == self._whole
             local = None if whole else stages.around(outer).divided(stages.cell)
-            blocks = self._bottleneck.render(mods, local)
-            bands = count(1)
-            entered, place = yield from relay(blocks, lambda _: Progress(next(bands), 0, "blocks"))
-            residual = yield from self._decode(entered, place, outer)
+            done = count(encoding + 1)
+            entered, place = yield from relay(
+                self._bottleneck.render(mods, local),
+                lambda _: Progress(next(done), total, "blocks"),
+            )
+            residual = yield from self._decode(stages, entered, place, outer, total)
             residual = cut(residual, rect.inside(outer))
             caches = self._bottleneck.present()
             if whole:
                 light = [BlockCache(cache.alpha, cache.beta) for cache in caches]
                 self._last = _Rendered(mods, residual, light)
+        return self._part(residual, outer, mods, caches)
+
+    def _sampling_helps(self, rect: Rect) -> bool:
+        """Return True if a render with a sampled beta would come much sooner than an exact one."""
+        if self._bottleneck is not None:
+            return False
+        if self._sampled is None:
+            # Halves of skips are never kept here: the decoder makes those that it needs.
+            self._sampled = SampledBottleneck(self._job.stages(self._reader))
+        stages = self._sampled.stages
+        local = stages.around(rect.aligned(stages.cell)).divided(stages.cell)
+        return self._sampled.saves_time(local)
+
+    def _render_sampled(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
+        """Render a rectangle at strength 1, with beta from a sample of the image."""
+        assert self._sampled is not None  # noqa: S101 - made when it was asked whether it helps
+        stages, done = self._sampled.stages, count(1)
+        mods = block_modulations(modulation, self.config, self._reader.padded)
+        outer = rect.aligned(stages.cell)
+        local = stages.around(outer).divided(stages.cell)
+        total = self._sampled.steps(local) + sum(1 for _ in stages.plan.tiles(outer))
+        found = yield from relay(
+            self._sampled.render(mods, local), lambda _: Progress(next(done), total, "sample")
+        )
+        residual = yield from self._decode(stages, found.entered, found.place, outer, total)
+        return self._part(cut(residual, rect.inside(outer)), outer, mods, found.caches)
+
+    def _part(
+        self,
+        residual: Tensor,
+        outer: Rect,
+        mods: Sequence[BlockModulation],
+        caches: Sequence[BlockCache],
+    ) -> _Part:
+        """Put together what was made of a rectangle; ``outer`` is made of whole cells."""
+        stages = self._stages
         cells = outer.divided(stages.cell).grown(1, *stages.cells)
         used = [
             mod.cropped(cells).apply(
@@ -367,17 +426,19 @@ class Session:
         corner = (cells.top * stages.cell, cells.left * stages.cell)
         return _Part(residual, torch.cat(used), beta, corner, stages.cell)
 
-    def _decode(self, entered: Tensor, place: Rect, outer: Rect) -> Steps[Tensor]:
-        """Decode a rectangle whose edges are multiples of a cell, tile by tile."""
-        tiles = list(self._stages.plan.tiles(outer))
+    def _decode(
+        self, stages: Stages, entered: Tensor, place: Rect, outer: Rect, total: int
+    ) -> Steps[Tensor]:
+        """Decode a rectangle whose edges are multiples of a cell: the last of ``total`` steps."""
+        tiles = list(stages.plan.tiles(outer))
         residual = torch.empty((1, 3, outer.height, outer.width), dtype=self._reader.dtype)
-        for done, tile in enumerate(tiles, start=1):
-            part = self._stages.decode(entered, tile, place)
+        for done, tile in enumerate(tiles, start=total - len(tiles) + 1):
+            part = stages.decode(entered, tile, place)
             if len(tiles) == 1:
                 residual = part
             else:
                 cut(residual, tile.inside(outer)).copy_(part)
-            yield Progress(done, len(tiles), "decode")
+            yield Progress(done, total, "decode")
         return residual
 
     def _draft(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:

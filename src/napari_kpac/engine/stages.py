@@ -101,6 +101,32 @@ class Stages:
         features, self._features = self._features, None
         return features
 
+    @torch.no_grad()
+    def features(self, rect: Rect) -> Bands:
+        """Encode a rectangle alone, whose edges are multiples of a cell; yields after every tile.
+
+        Nothing is kept for decoding.
+        """
+        whole: Tensor | None = None
+        for tile in self.plan.tiles(rect):
+            outer = self._grown(tile, self.net.halos.encode)
+            self._check_memory_for_tile(outer)
+            x = self._read(outer)
+            with self._precision():
+                for level in self.net.encoder.levels:
+                    x = level(x)
+            part = cut(x, tile.inside(outer), self.cell).to(self.reader.dtype)
+            if whole is None:
+                cells = rect.divided(self.cell)
+                whole = torch.empty(
+                    (1, part.shape[1], cells.height, cells.width), dtype=part.dtype,
+                    device=self.device, memory_format=torch.channels_last,
+                )  # fmt: skip
+            cut(whole, tile.inside(rect), self.cell).copy_(part)
+            yield
+        assert whole is not None  # noqa: S101 - there is at least one tile
+        return whole
+
     def around(self, rect: Rect) -> Rect:
         """Return the pixels on which the residual of a rectangle depends, given the bottleneck."""
         return self._grown(rect, self.net.halos.decode[0])

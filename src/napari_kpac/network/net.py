@@ -276,6 +276,11 @@ class KPACNet(nn.Module):
         """Return a block."""
         return cast("KPACBlock", self.blocks[index])
 
+    def block_halo(self, index: int) -> int:
+        """Return how many cells around a region a block must see, given its beta."""
+        block = self.block(index)
+        return input_halo(block.fusion) + max(block.branch_halo, self.attention(index).halo)
+
     def attention(self, index: int) -> Stage:
         """Return the stage from features to the alphas of a block."""
         block = self.block(index)

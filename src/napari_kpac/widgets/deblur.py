@@ -6,7 +6,8 @@ Not for: the work (engine), steering it (mixer).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from napari.viewer import Viewer
 
 from napari_kpac.core.errors import ConfigError, NotReadyError
 from napari_kpac.core.options import DeblurOptions
-from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.core.progress import Steps
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import (
     ChoiceFiller,
@@ -58,6 +59,10 @@ SCOPES = (
     ("the slice on display", "slice"),
     ("a rectangle of that slice", "rectangle"),
 )
+EXACTNESS = (
+    ("exact, after the whole image", "exact"),
+    ("fast, from a sample of the image", "sampled"),
+)
 
 
 class DeblurWidget(DockedWidget):
@@ -80,6 +85,14 @@ class DeblurWidget(DockedWidget):
         self._scope = choice_box("process", SCOPES, "How much to process.")
         self._shapes = self._layer_box(
             "rectangle in", "A shapes layer: its selected (or last) rectangle is used.", Shapes
+        )
+        self._exactness = choice_box(
+            "rectangle is",
+            EXACTNESS,
+            "Exact: the whole image goes through the network first, which takes as long as "
+            "deblurring most of it. Fast: only a sample of it does, to estimate the shape "
+            "attention (beta), which depends on the whole image; see the documentation for how "
+            "far results differ.",
         )
         self._left = self._layer_box("left view", "For dual-pixel models: the left view.")
         self._right = self._layer_box("right view", "For dual-pixel models: the right view.")
@@ -106,7 +119,7 @@ class DeblurWidget(DockedWidget):
     def _build(self) -> None:
         controls = [
             self._image, self._method, self._model, self._device, self._range, self._scope,
-            self._shapes, self._left, self._right,
+            self._shapes, self._exactness, self._left, self._right,
         ]  # fmt: skip
         self.fill_scrolling(Form(controls), self._panel, group("compare", self._comparison))
 
@@ -115,7 +128,7 @@ class DeblurWidget(DockedWidget):
         network = self._method.value == "kpac"
         self._model.visible = self._device.visible = network
         self._left.visible = self._right.visible = self._takes_views()
-        self._shapes.visible = self._scope.value == "rectangle"
+        self._shapes.visible = self._exactness.visible = self._scope.value == "rectangle"
 
     def _learn_configs(self, found: Choices) -> None:
         self._configs = found.configs
@@ -131,7 +144,10 @@ class DeblurWidget(DockedWidget):
             layer = self._image.chosen()
             target, options = self._make_target(layer), self._options(layer)
             # The thread gets no more of the target than this: it must not hold on to a layer.
-            make = partial(_steps, target.data, target.views, target.region, options)
+            sampled = self._exactness.value == "sampled"
+            make = partial(
+                _steps, target.data, target.views, target.region, options, sampled=sampled
+            )
             model = options.model if options.method == "kpac" else options.method
             show = partial(self._show_result, target, model)
             self._panel.start(make, "Loading the model ...", show)
@@ -195,6 +211,8 @@ class DeblurWidget(DockedWidget):
                 visible=False,
             )
         note = f" Note: {self._panel.note}." if self._panel.note else ""
+        if result.sampled:
+            note += " Fast: beta was estimated from a sample of the image."
         self._message.setText(f"Done in {self._panel.seconds:.1f} s: layer “{added.name}”.{note}")
 
 
@@ -218,7 +236,9 @@ class _Target:
         return pixels[lead], moved(self.layer, (*self.index, top, left))
 
 
-def _steps(data: Any, views: Any, region: Region | None, options: DeblurOptions) -> Steps[Any]:
+def _steps(
+    data: Any, views: Any, region: Region | None, options: DeblurOptions, *, sampled: bool
+) -> Steps[Any]:
     """Run the engine; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import Session, deblur_steps
 
@@ -227,15 +247,8 @@ def _steps(data: Any, views: Any, region: Region | None, options: DeblurOptions)
         return (yield from deblur_steps(data, options, views=views))
     fields = options.to_dict()
     session = Session(data, fields.pop("model"), fields.pop("device"), views=views, **fields)
-    try:
-        last = Progress(0, 1, "encode")
-        for done, tiles in session.encode_steps():
-            last = Progress(done, tiles + 1, "encode", session.note)
-            yield last
-        yield replace(last, stage="decode")
-        return session.render(region=region)
-    finally:
-        session.close()
+    with closing(session):
+        return (yield from session.render_steps(region=region, sampled=sampled))
 
 
 def selected_rectangle(layer: Image, shapes: Any) -> Region:
