@@ -251,8 +251,14 @@ def test_the_work_of_the_stages_is_that_of_the_whole_network():
     net, (height, width) = kpac.build(), (256, 384)
     flops = count_flops(lambda: kpac.build(), (1, 3, height, width)).flops
     work = net.work
-    cell = 2 * (work.block + sum(conv.weight.numel() for name, conv in net.blocks[0].named_modules()
-                                 if name.startswith("scale.") and hasattr(conv, "weight")))
+    cell = 2 * (
+        work.block
+        + sum(
+            conv.weight.numel()
+            for name, conv in net.blocks[0].named_modules()
+            if name.startswith("scale.") and hasattr(conv, "weight")
+        )
+    )
     shared = cell * net.config.blocks + 2 * (net.decoder.gather.weight.numel()
                                              + net.decoder.refine.weight.numel())  # fmt: skip
     expected = (2 * (work.encode + work.decode) + shared / net.config.multiple**2) * height * width

@@ -111,7 +111,7 @@ def _attention(job: Job, _: Plane, reader: PlaneReader) -> Steps[Maps]:
                 yield told("encode")
             attention = Bottleneck(stages).attention(0, stages.take_features())
             found = yield from relay(attention, lambda _: told("attention"))
-            alpha = as_numpy(found[0])
+            alpha = as_numpy(job.backend.download(found[0], torch.float32))
         # Averages over the pixels that each pixel was enlarged to.
         enlarged = upsample(alpha, job.scale, (reader.height, reader.width))
         pooled = F.avg_pool2d(torch.from_numpy(enlarged)[None], job.enlarge)[0].numpy()

@@ -75,7 +75,7 @@ class Bottleneck:
     @torch.no_grad()
     def beta(self, index: int, x: Tensor) -> Tensor:
         """Compute beta of a block; it depends on the whole plane."""
-        mean = x.mean(dim=(2, 3)).to(self.stages.device)
+        mean = self.stages.on_device(x.mean(dim=(2, 3)))
         return self.net.block(index).beta_of_mean(mean)
 
     @torch.no_grad()
@@ -185,7 +185,7 @@ class Bottleneck:
         attention, fuse = net.attention(index), net.fuse(index, beta)
         wanted = local.grown(net.gather(index + 1).halo + net.refine().halo, *cells)
         outer = wanted.grown(fuse.halo + attention.halo, *cells)
-        part = cut(x, outer).to(self.stages.device)
+        part = self.stages.on_device(cut(x, outer))
         alpha = yield from by_band(attention, part)
         fused = yield from by_band(fuse, part, mod.cropped(outer).apply(alpha))
         inner = wanted.inside(outer)

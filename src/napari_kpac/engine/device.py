@@ -1,6 +1,6 @@
-"""Devices: which there are, their memory and speed, and networks made ready to run on them.
+"""Devices: which there are, their free memory, and networks made ready to run on them.
 
-Not for: weight files themselves (weights), or what is done when memory runs short (memory.py).
+Not for: weight files themselves (weights), or what goes to a device and back (backend.py).
 """
 
 from __future__ import annotations
@@ -26,12 +26,6 @@ Model = str | os.PathLike[str] | KPACNet
 
 AUTO = "auto"
 MAX_CACHED_NETWORKS = 3
-
-CPU_FLOPS = {"AVX512": 80e9, "AVX2": 50e9}
-"""Per second and thread, by what torch says of the processor: about half of what this network was
-measured to reach on such processors alone, for tiles are planned by it and they may be busy."""
-OTHER_CPU_FLOPS = 20e9
-GPU_FLOPS = 2e12
 
 _loading = threading.Lock()
 """No network is loaded twice at the same time."""
@@ -85,14 +79,6 @@ def free_memory(device: torch.device) -> int:
         return int(free)
     # Apple's GPUs share the memory of the CPU.
     return int(psutil.virtual_memory().available)
-
-
-def flops_per_second(device: torch.device) -> float:
-    """Return the estimated rate of a device: the same in every run, so that plans are."""
-    if device.type != "cpu":
-        return GPU_FLOPS
-    capability = torch.backends.cpu.get_cpu_capability()
-    return torch.get_num_threads() * CPU_FLOPS.get(capability, OTHER_CPU_FLOPS)
 
 
 def prepare_network(model: Model, device: torch.device) -> KPACNet:

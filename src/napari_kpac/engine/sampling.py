@@ -121,12 +121,12 @@ class SampledBottleneck:
 
     def _mean(self, maps: Sequence[Tensor]) -> Tensor:
         """Return the mean over all crops, without their margins."""
-        total, count = 0.0, 0
+        total, count = torch.zeros((), device=self.stages.device), 0
         for crop, features in zip(self._crops, maps, strict=True):
             part = cut(features, crop.inside(self._grown(crop)), self.stages.cell)
-            total = total + part.sum(dim=(2, 3), dtype=torch.float64)
+            total = total + part.sum(dim=(2, 3))
             count += part.shape[2] * part.shape[3]
-        return (total / count).to(maps[0])  # type: ignore[attr-defined, no-any-return]
+        return total / count
 
     def _grown(self, crop: Rect) -> Rect:
         return crop.grown(MARGIN_PX, self.stages.plan.height, self.stages.plan.width)

@@ -27,7 +27,7 @@ from napari_kpac.core.progress import Progress, Steps, finish, relay
 from napari_kpac.engine.bottleneck import BlockCache, Bottleneck
 from napari_kpac.engine.device import Model
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, options_of
-from napari_kpac.engine.memory import explaining_shortage, give_back, keeping_memory
+from napari_kpac.engine.memory import explaining_shortage, give_back
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import PixelRange, Rect, restore_pixels
 from napari_kpac.engine.recipe import Result
@@ -89,8 +89,8 @@ class Session:
     Notes
     -----
     Thread-safe: one render runs at a time, and a newer request makes an older one stop
-    at its next step (a tile, or a band of a stage) with a ``CancelledError``. Where memory runs short, it goes on in smaller
-    tiles and says so in ``note``.
+    at its next step (a tile, or a band of a stage) with a ``CancelledError``. Where memory runs
+    short, it goes on in smaller tiles and says so in ``note``.
     """
 
     def __init__(
@@ -123,7 +123,8 @@ class Session:
         self._stages = self._job.stages(self._reader)
         self._bottleneck: Bottleneck | None = None
         self._last: _Rendered | None = None
-        self._half: Session | None = None
+        self._coarse: dict[int, Session] = {}
+        """Sessions on the image at a fraction of its resolution, by that fraction."""
         self._sampled: SampledBottleneck | None = None
         self._plain: dict[Rect, Tensor] = {}
         """Residuals of the sampled parts, as the network has them."""
@@ -155,6 +156,7 @@ class Session:
         with self._lock:
             self._closed = True
             self._forget()
+            self._job.spare.clear()
         give_back()
 
     def cancel(self) -> None:
@@ -169,7 +171,7 @@ class Session:
 
     def encode_steps(self) -> Iterator[tuple[int, int]]:
         """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
-        with self._lock, keeping_memory(trim=False):
+        with self._lock:
             for step in self._checked(self._begin(), lambda: self._encode(self._tile_count)):
                 if not step.note:
                     yield step.done, step.total
@@ -179,7 +181,7 @@ class Session:
         modulation: Modulation | None = None,
         region: Region | None = None,
         *,
-        draft: bool = False,
+        draft: bool | int = False,
         sampled: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Result:
@@ -193,7 +195,8 @@ class Session:
             (top, bottom, left, right) in pixels: compute only what this part needs; the
             result's ``image`` has the size of the region.
         draft
-            A quick look: the network runs at half resolution. Labelled as a draft.
+            A quick look: the network runs at half resolution, or at a fraction (4: a quarter).
+            Labelled as a draft.
         sampled
             Encode only around the region and a sample of the image: beta, which depends on the
             whole image, is estimated. Much quicker in a large image and nearly the same; ignored
@@ -215,7 +218,7 @@ class Session:
         modulation: Modulation | None = None,
         region: Region | None = None,
         *,
-        draft: bool = False,
+        draft: bool | int = False,
         sampled: bool = False,
     ) -> Steps[Result]:
         """Do the same step by step; may be left at any."""
@@ -225,14 +228,17 @@ class Session:
         check = self._begin()
 
         def work() -> Steps[Result]:
-            render = self._draft if draft else self._render
-            if sampled and not draft and self._sampling_helps(rect):
-                render = self._render_sampled
-            part = yield from render(modulation, rect)
-            used = render == self._render_sampled
-            return replace(self._result(modulation, rect, part), draft=draft, sampled=used)
+            estimate = sampled and not draft and self._sampling_helps(rect)
+            if draft:
+                part = yield from self._draft(modulation, rect, max(2, int(draft)))
+            elif estimate:
+                part = yield from self._render_sampled(modulation, rect)
+            else:
+                part = yield from self._render(modulation, rect)
+            result = self._result(modulation, rect, part)
+            return replace(result, draft=bool(draft), sampled=estimate)
 
-        with self._lock, keeping_memory(trim=False):
+        with self._lock:
             return (yield from self._checked(check, work))
 
     def mute_effect(
@@ -266,7 +272,7 @@ class Session:
             if wanted is not None and not wanted():
                 raise CancelledError("the effect is not wanted any more")
 
-        with self._lock, keeping_memory(trim=False):
+        with self._lock:
             kept = self._last
             try:
                 return finish(self._checked(check, lambda: self._measure(gains)))
@@ -337,9 +343,9 @@ class Session:
         self._sampled = None
         self._plain = {}
         self._stages.close()
-        if self._half is not None:
-            self._half.close()
-            self._half = None
+        for coarse in self._coarse.values():
+            coarse.close()
+        self._coarse = {}
 
     @property
     def _tile_count(self) -> int:
@@ -424,58 +430,60 @@ class Session:
         ]
         beta = torch.cat([cache.beta for cache in caches])
         corner = (cells.top * stages.cell, cells.left * stages.cell)
-        return _Part(residual, torch.cat(used), beta, corner, stages.cell)
+        alpha, beta = (
+            self._job.backend.download(maps, torch.float32) for maps in (torch.cat(used), beta)
+        )
+        return _Part(residual, alpha, beta, corner, stages.cell)
 
     def _decode(
         self, stages: Stages, entered: Tensor, place: Rect, outer: Rect, total: int
     ) -> Steps[Tensor]:
         """Decode a rectangle whose edges are multiples of a cell: the last of ``total`` steps."""
-        tiles = list(stages.plan.tiles(outer))
-        residual = torch.empty((1, 3, outer.height, outer.width), dtype=self._reader.dtype)
-        for done, tile in enumerate(tiles, start=total - len(tiles) + 1):
-            part = stages.decode(entered, tile, place)
-            if len(tiles) == 1:
-                residual = part
-            else:
-                cut(residual, tile.inside(outer)).copy_(part)
-            yield Progress(done, total, "decode")
-        return residual
+        done = count(total - sum(1 for _ in stages.plan.tiles(outer)) + 1)
+        return relay(
+            stages.decode_all(entered, outer, place),
+            lambda _: Progress(next(done), total, "decode"),
+        )
 
-    def _draft(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
-        """Render at half resolution and enlarge the residual."""
-        if self._half is None:
-            self._half = self._make_half()
+    def _draft(self, modulation: Modulation, rect: Rect, factor: int) -> Steps[_Part]:
+        """Render at a fraction of the resolution and enlarge the residual."""
+        if factor not in self._coarse:
+            self._coarse[factor] = self._make_coarse(factor)
+        session, every = self._coarse[factor], slice(None, None, factor)
         coarse = replace(
             modulation,
-            labels=None if modulation.labels is None else np.asarray(modulation.labels)[::2, ::2],
+            labels=None
+            if modulation.labels is None
+            else np.asarray(modulation.labels)[every, every],
             override={
-                key: np.asarray(value)[::2, ::2] if np.ndim(value) else value
+                key: np.asarray(value)[every, every] if np.ndim(value) else value
                 for key, value in modulation.override.items()
             },
         )
         # One pixel more on every side, for the enlargement looks at neighbours.
-        needed = rect.aligned(2).divided(2).grown(1, *self._half.size)
-        part = yield from self._half._render(coarse, needed)
+        needed = rect.aligned(factor).divided(factor).grown(1, *session.size)
+        part = yield from session._render(coarse, needed)
         enlarged = F.interpolate(
-            part.residual, scale_factor=2.0, mode="bilinear", align_corners=False
+            part.residual, scale_factor=float(factor), mode="bilinear", align_corners=False
         )
         return replace(
             part,
-            residual=cut(enlarged, rect.inside(needed.times(2))),
-            corner=(2 * part.corner[0], 2 * part.corner[1]),
-            scale=2 * part.scale,
+            residual=cut(enlarged, rect.inside(needed.times(factor))),
+            corner=(factor * part.corner[0], factor * part.corner[1]),
+            scale=factor * part.scale,
         )
 
-    def _make_half(self) -> Session:
-        """Open a session on the image at half resolution, seen in the same range."""
+    def _make_coarse(self, factor: int) -> Session:
+        """Open a session on the image at a fraction of its resolution, seen in the same range."""
         job, grey = self._job, self._plane.kind == "grey"
 
         def shrink(array: Any) -> npt.NDArray[Any]:
             values = np.asarray(array)
             image = (values[..., None] if grey else values[..., :3]).astype(np.float32)
-            rows, columns = -image.shape[0] % 2, -image.shape[1] % 2
-            even = np.pad(image, ((0, rows), (0, columns), (0, 0)), mode="edge")
-            blocks = even.reshape(even.shape[0] // 2, 2, even.shape[1] // 2, 2, -1)
+            rows, columns = -image.shape[0] % factor, -image.shape[1] % factor
+            whole = np.pad(image, ((0, rows), (0, columns), (0, 0)), mode="edge")
+            height, width = whole.shape[0] // factor, whole.shape[1] // factor
+            blocks = whole.reshape(height, factor, width, factor, -1)
             small: npt.NDArray[Any] = blocks.mean(axis=(1, 3))
             return small[..., 0] if grey else small
 

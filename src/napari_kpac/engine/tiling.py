@@ -34,6 +34,8 @@ _MAPS_AT_ONCE = 4.0
 """Full-resolution feature maps that a pass over a tile needs at a time: the output of the
 second convolution, its padded copy, what the next level makes of it, and what convolutions
 need for themselves; as measured."""
+_MAPS_AT_ONCE_IN_BANDS = 1.5
+"""The same where levels are run in bands (``levels.py``): what they leave to the next level."""
 _OVERHEAD_BYTES = 100 * 2**20
 
 
@@ -124,11 +126,14 @@ class MemoryCost:
     config: KPACConfig
     item_size: int
     """Bytes of a value."""
+    banded: bool = True
+    """Whether the levels are run in bands, as on a CPU."""
 
     def tile(self, height: int, width: int) -> int:
         """Return what a pass over a tile needs."""
         feature_map = height * width * self.config.channels * self.item_size
-        return int(feature_map * _MAPS_AT_ONCE) + _OVERHEAD_BYTES
+        maps = _MAPS_AT_ONCE_IN_BANDS if self.banded else _MAPS_AT_ONCE
+        return int(feature_map * maps) + _OVERHEAD_BYTES
 
     def skips(self, pixels: int, levels: tuple[int, ...]) -> int:
         """Return what the skip halves of some levels need; that of level 0 is a colour image."""
@@ -152,7 +157,7 @@ class TimeCost:
 
     work: Work
     rate: float
-    """Floating-point operations per second, as estimated (``device.flops_per_second``)."""
+    """Floating-point operations per second, as estimated (``Backend.flops_per_second``)."""
 
     def tile(self, pixels: int, *, kept: bool) -> float:
         """Return how long the longer of the two passes over a tile takes.
@@ -177,6 +182,7 @@ def make_plan(
     budget: int,
     item_size: int = 4,
     held: int = 0,
+    banded: bool = True,
     time: TimeCost | None = None,
 ) -> Plan:
     """Choose tiles and what to keep for an image and a budget.
@@ -184,12 +190,14 @@ def make_plan(
     The largest tile is taken with which everything fits and no step takes too long; skips are
     kept, shallow levels given up first, as long as that leaves room for a tile of comfortable
     size. ``halo`` are the pixels around a tile that the encoder must see (``KPACNet.halos``),
-    ``held`` are bytes of the budget that are taken by the image itself and its result. Without
+    ``held`` are bytes of the budget that are taken by the image itself and its result,
+    ``banded`` tells whether the levels are run in bands. Without
     ``time`` all steps count as short. A tile that is asked for is taken as it is.
     """
     height, width = padded
     rows, columns = height // config.multiple, width // config.multiple
-    cost, pixels, every = MemoryCost(config, item_size), height * width, tuple(range(config.levels))
+    cost, pixels = MemoryCost(config, item_size, banded), height * width
+    every = tuple(range(config.levels))
     band = min(rows, max(MIN_BAND_ROWS, int(BAND_SHARE * budget / cost.band(1, columns))))
     whole = Plan(height, width, max(padded), every, band, scratch=False, budget=budget)
     if tile is None:

@@ -23,11 +23,11 @@ from napari_kpac.network.layers import (
     ColourHead,
     ConcatConv,
     StridedConv,
+    UpsamplingConv,
     initialise,
     input_halo,
     lrelu,
     same_conv,
-    upsampling_conv,
 )
 
 Modulate = Callable[[int, Tensor], Tensor]
@@ -61,7 +61,15 @@ class EncoderLevel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the level."""
-        return lrelu(self.refine(lrelu(self.enter(x))))
+        return self.refined(self.entered(x))
+
+    def entered(self, x: Tensor) -> Tensor:
+        """Run the first layer of the level."""
+        return self.enter.activated(x)
+
+    def refined(self, x: Tensor) -> Tensor:
+        """Run the second layer of the level."""
+        return self.refine.activated(x)
 
 
 class DecoderLevel(nn.Module):
@@ -74,7 +82,7 @@ class DecoderLevel(nn.Module):
 
     def __init__(self, inputs: int, skip: int, *, last: bool) -> None:
         super().__init__()
-        self.up = upsampling_conv(inputs, skip)
+        self.up = UpsamplingConv(inputs, skip)
         self.merge = ColourHead((skip, skip), 3, 5) if last else ConcatConv((skip, skip), skip, 3)
         self.last = last
 
@@ -88,7 +96,7 @@ class DecoderLevel(nn.Module):
 
     def forward(self, x: Tensor, half: Tensor) -> Tensor:
         """Run the level on its input and the other half of its sum."""
-        merged = self.merge.partial(0, lrelu(self.up(x)), bias=True).add_(half)
+        merged = self.merge.partial(0, self.up.activated(x), bias=True).add_(half)
         return merged if self.last else lrelu(merged)
 
 
@@ -132,12 +140,15 @@ class Decoder(nn.Module):
 
     def refined(self, gathered: Tensor) -> Tensor:
         """Activate and refine what was gathered; the argument stays as it is."""
-        return lrelu(self.refine(F.leaky_relu(gathered, LEAK)))
+        return self.refine.activated(F.leaky_relu(gathered, LEAK))
+
+    def level(self, number: int) -> DecoderLevel:
+        """Return the level that ends where an encoder level does (0 = full resolution)."""
+        return cast("DecoderLevel", self.levels[len(self.levels) - 1 - number])
 
     def skip_half(self, level: int, skip: Tensor) -> Tensor:
         """Convolve the skip of an encoder level (0 = full resolution) for its use on the way up."""
-        decoder = cast("DecoderLevel", self.levels[len(self.levels) - 1 - level])
-        return decoder.skip_half(skip)
+        return self.level(level).skip_half(skip)
 
     def forward(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
         """Run the decoder; the result is the residual to add to the image."""

@@ -242,7 +242,6 @@ def _steps(
     """Run the engine; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import Session, deblur_steps
 
-    preferences.apply_to_engine()
     if region is None:
         return (yield from deblur_steps(data, options, views=views))
     fields = options.to_dict()
