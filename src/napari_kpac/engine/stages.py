@@ -186,7 +186,8 @@ class Stages:
         """
         shape, dtype = (1, 3, rect.height, rect.width), self.reader.dtype
         at_once = self.keeps_image
-        whole = torch.empty(shape, dtype=dtype, device=self.device if at_once else "cpu")
+        where = self.device if at_once else torch.device("cpu")
+        whole = torch.empty(shape, dtype=dtype, device=where, memory_format=torch.channels_last)
         for tile in self.plan.tiles(rect):
             part = self.decode(entered, tile, place)
             if self.backend.is_accelerator and not at_once:

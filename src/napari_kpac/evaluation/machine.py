@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import platform
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,11 +61,6 @@ def processor_name() -> str:
         if "model name" in parts:
             generation = f"family {parts.get('cpu family', '?')}, model {parts.get('model', '?')}"
             return f"{parts['model name']} ({generation})"
-    if sys.platform == "darwin":
-        call = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-        found_name = subprocess.run(call, capture_output=True, text=True, check=False)  # noqa: S603
-        if found_name.stdout.strip():
-            return found_name.stdout.strip()
     return platform.processor() or platform.machine()
 
 
