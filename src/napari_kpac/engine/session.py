@@ -40,6 +40,8 @@ Check = Callable[[], None]
 """Raises where a newer request has come."""
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) in pixels, ends excluded."""
+PIXEL_ROWS = 1024
+"""Rows of a result that are made of network values at a time."""
 LEVELS = 255
 """Grey levels from black to white in which a change is told, whatever the image's type."""
 SAMPLE_SIDE, SAMPLES = 192, 3
@@ -235,7 +237,7 @@ class Session:
                 part = yield from self._render_sampled(modulation, rect)
             else:
                 part = yield from self._render(modulation, rect)
-            result = self._result(modulation, rect, part)
+            result = yield from self._result(modulation, rect, part)
             return replace(result, draft=bool(draft), sampled=estimate)
 
         with self._lock:
@@ -513,11 +515,18 @@ class Session:
             )
         return rect
 
-    def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Result:
-        image = restore_pixels(
-            self._reader, self._job.first, self._plane, rect, part.residual, self.dtype,
-            modulation.strength_in(rect),
-        )  # fmt: skip
+    def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Steps[Result]:
+        size = (rect.height, rect.width, *self._job.layout.plane_shape[2:])
+        image = np.empty(size, self.dtype)
+        for top in range(rect.top, rect.bottom, PIXEL_ROWS):
+            if top > rect.top:
+                yield Progress(top - rect.top, rect.height, "pixels")
+            rows = rect._replace(top=top, bottom=min(top + PIXEL_ROWS, rect.bottom))
+            place = rows.inside(rect)
+            image[place.slices] = restore_pixels(
+                self._reader, self._job.first, self._plane, rows, cut(part.residual, place),
+                self.dtype, modulation.strength_in(rows),
+            )  # fmt: skip
         return Result(
             image=image,
             alpha=as_numpy(part.alpha),
