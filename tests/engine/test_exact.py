@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import napari_kpac as kpac
 from napari_kpac.engine.bottleneck import Bottleneck
-from napari_kpac.engine.tiling import make_plan
+from napari_kpac.engine.tiling import MAX_STEP_SECONDS, MIN_BAND_ROWS, TimeCost, make_plan
+from napari_kpac.network import count_flops
 from tests.engine.conftest import tiny_net
 
 NETS = {levels: tiny_net(levels) for levels in (2, 3)}
@@ -220,3 +221,45 @@ def test_plans_need_no_more_than_their_budget():
     assert len(small.kept_skips) < 3
     assert large.kept_skips == (0, 1, 2)
     assert make_plan((100_000, 100_000), config, halo=24, budget=1_000_000_000).scratch
+
+
+def test_no_step_of_a_plan_takes_long_whatever_the_size_and_the_memory():
+    """A plan of one piece for 8.6 megapixels showed no progress for half a minute."""
+    net, rate = kpac.build(), 1e11
+    time = TimeCost(net.work, rate)
+    for size in ((720, 1280), (2400, 3600), (6000, 8000), (30_000, 1000), (8664, 11544)):
+        for budget in (10**9, 10**12):
+            plan = make_plan(size, net.config, halo=net.halos.encode, budget=budget, time=time)
+            largest = max(tile.height * tile.width for tile in plan.tiles())
+            assert largest <= 1024**2
+            kept = plan.kept_skips == (0, 1, 2)
+            side = plan.tile + 2 * net.halos.encode
+            pixels = min(side, size[0]) * min(side, size[1])
+            assert time.tile(pixels, kept=kept) <= MAX_STEP_SECONDS
+            rows = min(plan.band + 2 * net.work.block_halo, size[0] // 8)
+            block = 2 * rows * (size[1] // 8) * net.work.block / rate
+            assert block <= MAX_STEP_SECONDS or plan.band == MIN_BAND_ROWS
+    slow = make_plan(
+        (2400, 3600), net.config, halo=net.halos.encode, budget=10**12,
+        time=TimeCost(net.work, rate / 10),
+    )  # fmt: skip
+    assert slow.tile < plan.tile
+    assert slow.band < plan.band
+
+
+def test_the_work_of_the_stages_is_that_of_the_whole_network():
+    net, (height, width) = kpac.build(), (256, 384)
+    flops = count_flops(lambda: kpac.build(), (1, 3, height, width)).flops
+    work = net.work
+    cell = 2 * (
+        work.block
+        + sum(
+            conv.weight.numel()
+            for name, conv in net.blocks[0].named_modules()
+            if name.startswith("scale.") and hasattr(conv, "weight")
+        )
+    )
+    shared = cell * net.config.blocks + 2 * (net.decoder.gather.weight.numel()
+                                             + net.decoder.refine.weight.numel())  # fmt: skip
+    expected = (2 * (work.encode + work.decode) + shared / net.config.multiple**2) * height * width
+    assert flops == pytest.approx(expected, rel=1e-4)

@@ -2,13 +2,18 @@
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import napari_kpac as kpac
 from napari_kpac.core.errors import CancelledError
+from napari_kpac.engine import sampling
 from napari_kpac.engine.bottleneck import Bottleneck
+from napari_kpac.engine.pixels import PlaneReader
+from napari_kpac.engine.sampling import SampledBottleneck
 from napari_kpac.engine.stages import Stages
 from napari_kpac.network import KPACBlock
 from tests.engine.conftest import tiny_net
@@ -144,6 +149,28 @@ def test_a_render_cancelled_anywhere_leaves_nothing_wrong_behind(image, monkeypa
             np.testing.assert_allclose(session.render(move).image, expected, atol=1e-6)
 
 
+def test_a_render_can_be_left_at_every_tile_and_band(image):
+    """In the window the button Cancel answers at the next step, so steps are many and short."""
+    session = kpac.Session(image, NET, "cpu", tile=32)
+    session._job.plan = session._stages.plan = replace(session._job.plan, band=2)
+    steps = list(session.render_steps())
+    assert [step.done for step in steps] == list(range(1, len(steps) + 1))
+    assert {step.total for step in steps} == {len(steps)}
+    seen = [step.stage for step in steps]
+    bands, passes = 5, (1 + 3 + 1) * 2 + 1 + 2 + 1
+    assert seen.count("encode") == seen.count("decode") == 9
+    assert seen.count("blocks") == bands * passes
+    for stop_at in range(1, len(seen)):
+        other = kpac.Session(image, NET, "cpu", tile=32)
+        other._job.plan = other._stages.plan = session._job.plan
+        steps = other.render_steps()
+        for _ in range(stop_at):
+            next(steps)
+        other.cancel()
+        with pytest.raises(CancelledError):
+            next(steps)
+
+
 def test_many_threads_get_consistent_images(image):
     session = kpac.Session(image, NET, "cpu")
     rows = [[1, 1, 1], [0, 1, 1], [1, 0, 2], [0.5, 0.5, 0.5]]
@@ -180,6 +207,68 @@ def test_a_draft_is_labelled_and_close(photograph):
     assert np.abs(draft.image.astype(int) - full.image).mean() < 4
     part = session.render(draft=True, region=(10, 60, 20, 90))
     assert np.array_equal(part.image, draft.image[10:60, 20:90])
+
+
+def test_a_region_with_a_sampled_beta_is_close_and_encodes_little(photograph, monkeypatch, calls):
+    monkeypatch.setattr(sampling, "CROP_PX", 32)
+    monkeypatch.setattr(sampling, "MARGIN_PX", 16)
+    monkeypatch.setattr(sampling, "SAMPLE_PX", 12 * 32**2)
+    image = np.tile(photograph, (3, 3, 1))
+    region, gains = (300, 340, 500, 561), kpac.Modulation(gains=[[0.5, 1, 1], [1, 1, 0]])
+    read = []
+    original = PlaneReader.read
+    monkeypatch.setattr(
+        PlaneReader, "read", lambda self, rect: (read.append(rect), original(self, rect))[1]
+    )
+    session = kpac.Session(image, NET, "cpu")
+    steps = list(session.render_steps(gains, region, sampled=True))
+    assert [step.done for step in steps] == list(range(1, len(steps) + 1))
+    assert {step.total for step in steps} == {len(steps)}
+    assert sum(r.height * r.width for r in read) < image.shape[0] * image.shape[1]
+    read.clear()
+    near = session.render(gains, region, sampled=True)
+    assert near.sampled
+    assert max(r.height * r.width for r in read) < 0.3 * image.shape[0] * image.shape[1]
+    assert calls["encode"] == 0  # the sample is kept
+    exact = session.render(gains, region)
+    assert not exact.sampled
+    assert near.image.shape == exact.image.shape
+    # Of random weights, whose residual is large; the documentation has figures of real ones.
+    assert np.abs(near.image.astype(int) - exact.image).max() <= 4
+    assert 0 < np.abs(near.beta - exact.beta).max() < 0.1
+    # What is encoded already is used.
+    assert not session.render(gains, region, sampled=True).sampled
+    # With the true beta it is the exact result: only beta is estimated.
+    other = kpac.Session(image.astype(np.float32) / 255, tiny_net(3), "cpu")
+    sharp = other.render(gains, region)
+    fresh = kpac.Session(image.astype(np.float32) / 255, tiny_net(3), "cpu")
+
+    def known(self, mods):
+        yield
+        return [torch.from_numpy(row)[None].double() for row in sharp.beta]
+
+    monkeypatch.setattr(SampledBottleneck, "_estimate", known)
+    part = fresh.render(gains, region, sampled=True)
+    assert part.sampled
+    np.testing.assert_allclose(part.image, sharp.image, atol=2e-6)
+    np.testing.assert_allclose(part.alpha, sharp.alpha, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+def test_a_draft_at_a_fraction_of_the_resolution(photograph, factor):
+    image = photograph[:101, :75]
+    session = kpac.Session(image, NET, "cpu")
+    draft = session.render(draft=factor)
+    assert draft.draft
+    assert draft.image.shape == image.shape
+    assert draft.scale == 8 * factor
+    part = session.render(draft=factor, region=(10, 61, 20, 70))
+    assert np.abs(part.image.astype(int) - draft.image[10:61, 20:70]).max() <= 1
+    assert draft.alpha_at_image().shape[-2:] == (101, 75)
+
+
+def test_a_small_image_is_rendered_exactly_although_a_sample_was_asked_for(image):
+    assert not kpac.Session(image, NET, "cpu").render(region=(5, 20, 5, 20), sampled=True).sampled
 
 
 @pytest.mark.parametrize("region", [(10, 61, 21, 70), (0, 3, 0, 5), (90, 101, 60, 75)])

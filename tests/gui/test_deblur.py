@@ -89,6 +89,38 @@ def test_a_rectangle_is_exactly_that_part(viewer, widget, image, qtbot):
     np.testing.assert_allclose(result.translate, (20, 40))
 
 
+def test_a_rectangle_of_a_large_image_can_be_had_without_encoding_the_rest(
+    viewer, widget, image, qtbot, monkeypatch
+):
+    from napari_kpac.engine import sampling
+    from napari_kpac.engine.stages import Stages
+
+    monkeypatch.setattr(sampling, "CROP_PX", 32)
+    monkeypatch.setattr(sampling, "MARGIN_PX", 16)
+    monkeypatch.setattr(sampling, "SAMPLE_PX", 12 * 32**2)
+    large = np.tile(image, (9, 9, 1))
+    viewer.add_image(large, name="cup")
+    box = np.array([[310, 420], [310, 490], [360, 490], [360, 420]], float)
+    viewer.add_shapes([box], shape_type="rectangle", name="box")
+    assert not widget._exactness.visible
+    widget._scope.value = "rectangle"
+    assert widget._exactness.visible
+    assert widget._exactness.value == "exact"
+    widget._shapes.value = result_of(viewer, "box")
+    widget._exactness.value = "sampled"
+    with monkeypatch.context() as patch:
+        patch.setattr(Stages, "_encode_tile", None)  # what encodes the whole image
+        run(qtbot, widget)
+    assert "estimated" in widget._message.text()
+    near = result_of(viewer, "cup (deblurred)").data.astype(int)
+    widget._exactness.value = "exact"
+    run(qtbot, widget)
+    assert "estimated" not in widget._message.text()
+    exact = result_of(viewer, "cup (deblurred)").data
+    assert near.shape == exact.shape == (50, 70, 3)
+    assert np.abs(near - exact).max() <= 2
+
+
 def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
     from napari_kpac.engine.stages import Stages
 

@@ -79,19 +79,6 @@ def test_the_preferred_model_is_the_one_that_is_chosen(viewer, pair_model, qtbot
         settings.model = "default"
 
 
-def test_keeping_memory_can_be_switched_off(viewer):
-    from napari_kpac.engine import memory
-
-    settings = get_plugin_settings("napari-kpac").computing
-    settings.keep_memory = False
-    try:
-        preferences.apply_to_engine()
-        assert not memory._may_keep()
-    finally:
-        settings.keep_memory = True
-        preferences.apply_to_engine()
-
-
 def by_palette(viewer, text, command):
     """Type into the command palette and run the command, which must be among what it finds."""
     viewer.window._toggle_command_palette()

@@ -11,7 +11,6 @@ import torch
 import napari_kpac as kpac
 from napari_kpac.images import description_of, read_image, write_image
 from napari_kpac.widgets.deblur import DeblurWidget
-from tests.batch.test_cluster import same_files
 
 WAIT = 60_000
 THREADS = (1, 2)
@@ -34,17 +33,13 @@ def in_a_process(source, out, models, threads, *more, **environment):
 
 @pytest.mark.parametrize("tile", ["64", pytest.param("auto", marks=pytest.mark.long)])
 def test_two_processes_write_the_same_bytes(source, models, tmp_path, tile):
-    """Also where hashes are seeded otherwise, and the allocator is left alone."""
+    """Also where hashes are seeded otherwise."""
     runs = [
         in_a_process(source, tmp_path / str(seed), models, 1, "--tile", tile, PYTHONHASHSEED=seed)
         for seed in ("1", "2")
     ]
     assert runs[0] == runs[1]
     assert set(runs[0]) == {"a.png", "deep.tif"}
-    plain = in_a_process(source, tmp_path / "plain", models, 1, "--tile", tile,
-                         NAPARI_KPAC_ALLOCATOR="0")  # fmt: skip
-    assert set(plain) == set(runs[0])
-    same_files(tmp_path / "1", tmp_path / "plain")
 
 
 def test_window_terminal_and_python_agree(

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import napari_kpac as kpac
+from napari_kpac.core import allocator
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets import SynthesisOptions, synthesise
-from napari_kpac.engine import memory
 from napari_kpac.evaluation import EvaluateOptions
 from napari_kpac.evaluation.speed import bench_steps
 from napari_kpac.images import read_image, write_image
@@ -56,7 +56,7 @@ def cancel_everywhere(make, check, *, most=None):
             next(steps)
         steps.close()
         check(number + 1, number == total)
-        assert not memory.is_keeping_memory()
+        assert not allocator.is_keeping_memory()
         assert torch.get_num_threads() == before
         assert not [t.name for t in threading.enumerate() if t.name.startswith("napari-kpac")]
     return total

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import napari_kpac as kpac
+from napari_kpac.core import allocator
 from napari_kpac.core.progress import Progress, finish
-from napari_kpac.engine import memory
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.job import Job
 from napari_kpac.engine.memory import has_given_up, is_memory_error
@@ -98,7 +98,7 @@ def test_every_allocation(image, action, hook, failures, thorough):
         else:
             np.testing.assert_allclose(made, expected, atol=1e-4)
             ends["made"] += 1
-        assert not memory.is_keeping_memory()
+        assert not allocator.is_keeping_memory()
     assert sum(ends.values()) == len(places)
     if failures > 1:
         assert ends["made"] == 0

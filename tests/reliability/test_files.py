@@ -383,9 +383,10 @@ FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.pop
 FORBIDDEN_IMPORTS = {"socket", "ssl", "urllib", "http", "ftplib", "smtplib", "requests", "httpx",
                      "aiohttp", "marshal", "shelve", "dill", "cloudpickle", "joblib"}  # fmt: skip
 STARTING = {
-    "evaluation/speed.py", "reproduction/cost.py", "training/processes.py",
+    "engine/precision.py", "evaluation/speed.py", "reproduction/cost.py", "training/processes.py",
 }  # fmt: skip
-"""They run this package again, in further processes: to measure it, or to learn on all cores."""
+"""They run this package again, in further processes: to measure or try it, or to learn on all
+cores."""
 PARSING = {"weights/unpickle.py", "training/losses.py"}
 """The parser of the authors' files; the name of an error."""
 

@@ -20,7 +20,8 @@ from safetensors.torch import load_file, save_file
 import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, FileError, TrainingError, WeightsError
 from napari_kpac.core.progress import finish
-from napari_kpac.training import resume, train
+from napari_kpac.engine.precision import Trial, try_bfloat16
+from napari_kpac.training import processes, resume, train
 from napari_kpac.training.options import PRESETS
 from tests.training.test_parts import random_vgg
 
@@ -276,7 +277,11 @@ def test_fabric_learns_the_same(options, tmp_path):
     assert equal(tmp_path / "one", tmp_path / "other")
 
 
-def test_bfloat16_learns_nearly_the_same(options, tmp_path):
+def test_bfloat16_learns_nearly_the_same(options, tmp_path, monkeypatch):
+    if try_bfloat16("train").reason:
+        pytest.skip("bfloat16 does not work on this processor")
+    # It may be slow, but what it learns is what counts here.
+    monkeypatch.setattr(processes, "try_bfloat16", lambda _: Trial(2.0, ""))
     losses = []
     for precision in ("float32", "bfloat16"):
         run = tmp_path / precision

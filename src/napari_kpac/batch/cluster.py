@@ -31,7 +31,6 @@ from napari_kpac.batch.stacks import CollectedStack, OpenStack, SharedStack, Tas
 from napari_kpac.batch.worker import BatchWorker, Call, PlaneFailure, TaskResult, run
 from napari_kpac.core.errors import ClusterError, ConfigError
 from napari_kpac.core.progress import Progress
-from napari_kpac.engine.memory import allocator_environment
 from napari_kpac.images import RemotePath
 
 TASKS_PER_THREAD = 2
@@ -249,9 +248,9 @@ class TaskLimit:
 
 @contextmanager
 def _worker_environment() -> Iterator[None]:
-    """Start workers that keep freed memory, and leave the environment of this process alone."""
+    """Start workers, and leave the environment of this process alone."""
     key = "distributed.nanny.pre-spawn-environ"
-    wanted = {**dask.config.get(key), **allocator_environment()}
+    wanted = dict(dask.config.get(key))
     before = {name: os.environ.get(name) for name in (*wanted, "PYTHONHASHSEED")}
     try:
         with dask.config.set({key: wanted}):

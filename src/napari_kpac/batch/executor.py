@@ -18,7 +18,6 @@ from napari_kpac.batch.report import BatchProgress, Outcome, Report
 from napari_kpac.core.errors import FileError, require
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.device import using_threads
-from napari_kpac.engine.memory import keeping_memory
 
 
 def run_steps(
@@ -39,7 +38,7 @@ def run_steps(
         yield from cluster_steps(items, action, options, progress)
     else:
         several = len(items) > 1 or not all(map(action.is_one_plane, items))
-        with using_threads(options.threads), keeping_memory():
+        with using_threads(options.threads):
             if options.overlap and several:
                 yield from _overlapped(items, action, progress)
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from napari_kpac.cli.common import (
     Commands,
@@ -53,6 +54,7 @@ def register(commands: Commands) -> None:
     )
     bench.add_argument("--large", action="store_true", help="also 12 megapixels in tiles (minutes)")
     bench.add_argument("--huge", action="store_true", help="also 100 megapixels (many minutes)")
+    bench.add_argument("--device", help="measure only this device, for example cuda:0 or mps")
     bench.add_argument("--training", action="store_true", help="measure only how fast a CPU learns")
     bench.add_argument(
         "--check", action="store_true", help="only compare the results of all devices with the CPU"
@@ -74,15 +76,35 @@ def _evaluate(given: argparse.Namespace) -> None:
         print(f"\nWrote {found.report.resolve()}")
 
 
+def _window_worker() -> Any:
+    """Return what runs a function in a worker of the window; None where Qt is missing."""
+    try:
+        from napari_kpac.widgets.task import run_in_worker
+    except (ImportError, RuntimeError):  # qtpy's own errors are RuntimeErrors
+        return None
+    return run_in_worker
+
+
 def _bench(given: argparse.Namespace) -> None:
-    from napari_kpac.evaluation.speed import bench_steps, check_devices, training_steps
+    from napari_kpac.evaluation.speed import (
+        bench_steps,
+        check_devices,
+        device_steps,
+        training_steps,
+    )
 
     if given.check:
         measures = check_devices(given.model)
     elif given.training:
         measures = show(training_steps(given.repeats), "bench")
+    elif given.device:
+        steps = device_steps(given.device, given.model, repeats=given.repeats)
+        measures = show(steps, "bench")
     else:
-        steps = bench_steps(given.model, repeats=given.repeats, large=given.large, huge=given.huge)
+        steps = bench_steps(
+            given.model, repeats=given.repeats, large=given.large, huge=given.huge,
+            worker=_window_worker(),
+        )  # fmt: skip
         measures = show(steps, "bench")
     if given.json:
         print_json([asdict(measure) for measure in measures])

@@ -262,7 +262,9 @@ class ImageOptions:
     )
     tile: Tile = option("auto", "side of a tile in pixels, auto, or none for one piece", _tile)
     memory: Memory = option(None, "memory budget, for example '4 GB'; default: what is safe")
-    precision: Precision = option("float32", "float32, or mixed (half precision, GPUs only)")
+    precision: Precision = option(
+        "float32", "float32, or mixed (half precision where it is faster)"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "range", check_range(self.range))

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from psygnal import Signal
 
 T = TypeVar("T")
+Event = TypeVar("Event")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ Steps = Generator[Progress, None, T]
 """A generator that yields progress and returns its result; closing it cancels the work."""
 
 
-def finish(steps: Steps[T]) -> T:
+def finish(steps: Generator[Any, None, T]) -> T:
     """Run long work to its end and return its result."""
     while True:
         try:
@@ -43,8 +44,8 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
-def relay(steps: Steps[T], change: Callable[[Progress], Progress]) -> Steps[T]:
-    """Take the steps of other work and yield them changed; returns its result."""
+def relay(steps: Generator[Event, None, T], change: Callable[[Event], Progress]) -> Steps[T]:
+    """Take the steps of other work and yield a progress for each; returns its result."""
     with closing(steps):
         while True:
             try:

@@ -64,7 +64,7 @@ def spread_radius(index: int, low: float, high: float) -> float:
 
     Multiples of the golden ratio, modulo 1, leave no gap however many are taken.
     """
-    return low * (high / low) ** (GOLDEN_RATIO * index % 1)
+    return float(low * (high / low) ** (GOLDEN_RATIO * index % 1))
 
 
 def short_unit(unit: Any) -> str:

@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from napari_kpac.core.options import BlurMapOptions
-from napari_kpac.core.progress import Progress, Steps, finish
+from napari_kpac.core.progress import Progress, Steps, finish, relay
 from napari_kpac.engine.arrays import Maps, Plane
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.containers import map_like
@@ -101,15 +101,21 @@ def _attention(job: Job, _: Plane, reader: PlaneReader) -> Steps[Maps]:
     """Compute the alphas of block 1 for a plane, at its resolution: (dilations, H, W)."""
 
     def attempt() -> Steps[Maps]:
-        done, total = count(1), job.plan.tile_count + 1
         with closing(job.stages(reader)) as stages:
+            done, total = count(1), job.plan.tile_count + stages.bands + 1
+
+            def told(stage: str) -> Progress:
+                return Progress(next(done), total, stage)
+
             for _ in stages.encode():
-                yield Progress(next(done), total, "encode")
-            alpha = as_numpy(Bottleneck(stages).attention(0, stages.take_features())[0])
+                yield told("encode")
+            attention = Bottleneck(stages).attention(0, stages.take_features())
+            found = yield from relay(attention, lambda _: told("attention"))
+            alpha = as_numpy(job.backend.download(found[0], torch.float32))
         # Averages over the pixels that each pixel was enlarged to.
         enlarged = upsample(alpha, job.scale, (reader.height, reader.width))
         pooled = F.avg_pool2d(torch.from_numpy(enlarged)[None], job.enlarge)[0].numpy()
-        yield Progress(next(done), total, "attention")
+        yield told("attention")
         return pooled
 
     return (yield from job.within_memory(attempt))

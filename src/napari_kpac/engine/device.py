@@ -1,6 +1,6 @@
 """Devices: which there are, their free memory, and networks made ready to run on them.
 
-Not for: weight files themselves (weights), or what is done when memory runs short (memory.py).
+Not for: weight files themselves (weights), or what goes to a device and back (backend.py).
 """
 
 from __future__ import annotations

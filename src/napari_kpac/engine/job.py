@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
@@ -34,23 +34,21 @@ from napari_kpac.engine.arrays import (
     read_plane,
     write_plane,
 )
+from napari_kpac.engine.backend import Backend
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.device import (
     Model,
     card_of,
-    free_memory,
     model_name,
     prepare_network,
     resolve,
 )
+from napari_kpac.engine.levels import Workspace
 from napari_kpac.engine.memory import (
     SHORTAGES,
     has_given_up,
     in_new_thread,
-    is_keeping_memory,
     is_memory_error,
-    keeping_memory,
-    release,
 )
 from napari_kpac.engine.modulation import Modulation, block_modulations
 from napari_kpac.engine.pixels import (
@@ -64,8 +62,8 @@ from napari_kpac.engine.pixels import (
     restore_pixels,
 )
 from napari_kpac.engine.recipe import PlaneResult, Recipe, check_image, recorded_plan
-from napari_kpac.engine.stages import Stages
-from napari_kpac.engine.tiling import Plan, make_plan
+from napari_kpac.engine.stages import Bands, Stages
+from napari_kpac.engine.tiling import Plan, TimeCost, make_plan
 from napari_kpac.optics.deconvolution import restore_steps
 
 T = TypeVar("T")
@@ -137,6 +135,8 @@ class Job:
     ----------
     plan
         What is used now; after a shortage of memory a smaller one.
+    spare
+        Buffers that the stages of one plane leave to those of the next.
     by_chunk
         Whether planes stay where they are and are read in parts.
     enlarge
@@ -160,6 +160,8 @@ class Job:
     ) -> None:
         self.options, self.modulation = options, modulation or Modulation()
         self.device = resolve(options.device)
+        self.spare: list[Workspace] = []
+        self.backend = Backend(self.device, mixed=options.precision == "mixed")
         self.net = prepare_network(options.model if model is None else model, self.device)
         self.scale = self.net.config.multiple
         self._set_image(image, views)
@@ -177,7 +179,7 @@ class Job:
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
         self.modulation.check(self.net.config, self.layout.size, self.layout.leading)
         self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
-        budget = parse_memory(options.memory, free_memory(self.device))
+        budget = parse_memory(options.memory, self.backend.free_memory())
         self.by_chunk = (
             self.enlarge == 1
             and self.layout.plane_bytes > CHUNKED_SHARE * budget
@@ -191,6 +193,8 @@ class Job:
 
     def _make_plan(self, budget: int, held: int) -> Plan:
         height, width = (side * self.enlarge for side in self.layout.size)
+        # On an accelerator the image in network values and its residual.
+        values = height * width * 3 * next(self.net.parameters()).element_size()
         # What is read by chunk is not held; its result may be.
         if self.by_chunk:
             held = 1
@@ -203,7 +207,9 @@ class Job:
             tile=self.options.tile,
             budget=budget,
             item_size=next(self.net.parameters()).element_size(),
-            held=held * self.layout.plane_bytes if self.device.type == "cpu" else 0,
+            held=2 * values if self.backend.is_accelerator else held * self.layout.plane_bytes,
+            banded=not self.backend.is_accelerator,
+            time=TimeCost(self.net.work, self.backend.flops_per_second()),
         )
 
     def _set_image(self, image: Any, views: Views) -> None:
@@ -243,8 +249,7 @@ class Job:
 
     def stages(self, reader: PlaneReader) -> Stages:
         """Return the stages of the network on a plane, by the present plan."""
-        mixed = self.options.precision == "mixed"
-        return Stages(self.net, reader, self.plan, self.device, mixed=mixed)
+        return Stages(self.net, reader, self.plan, self.backend, spare=self.spare)
 
     def within_memory(
         self, attempt: Callable[[], Steps[T]], forget: Callable[[], None] | None = None
@@ -264,9 +269,10 @@ class Job:
             # Only here, where the error and what it held on to are gone.
             if forget is not None:
                 forget()
-            release(self.device)
+            self.spare.clear()
+            self.backend.release()
             self.plan = self.plan.smaller(self.net.config)
-            yield Progress(0, self.plan.steps, "encode", self.plan.shortage_note)
+            yield Progress(0, 2 * self.plan.tile_count + 1, "encode", self.plan.shortage_note)
 
     def deblur(
         self, plane: Plane, reader: PlaneReader, out: Any = None, *, decode: bool = True
@@ -287,23 +293,29 @@ class Job:
         modulation = self.modulation.at(plane.indices[0])
 
         def attempt() -> Steps[tuple[Maps, Maps]]:
-            plan, done = self.plan, count(1)
-            total = plan.steps if decode else plan.tile_count + 1
-            mods = None
+            plan, done, mods = self.plan, count(1), None
             if not modulation.is_neutral:
                 mods = block_modulations(modulation, self.net.config, reader.padded)
             with closing(self.stages(reader)) as stages:
+                bottleneck = Bottleneck(stages)
+                total = (2 if decode else 1) * plan.tile_count + bottleneck.steps
+
+                def told(stage: str) -> Progress:
+                    return Progress(next(done), total, stage)
+
                 for _ in stages.encode():
-                    yield Progress(next(done), total, "encode")
-                entered, alphas, betas = Bottleneck(stages).run(mods)
-                yield Progress(next(done), total, "blocks")
-                for tile in plan.tiles() if decode else ():
+                    yield told("encode")
+                entered, alphas, betas = yield from relay(
+                    bottleneck.run(mods), lambda _: told("blocks")
+                )
+                for tile, steps in _parts(stages, entered) if decode else ():
+                    residual = yield from relay(steps, lambda _: told("decode"))
                     rect = tile.clipped(reader.height, reader.width)
-                    residual = stages.decode(entered, tile)[:, :, : rect.height, : rect.width]
+                    residual = residual[:, :, : rect.height, : rect.width]
                     strength = modulation.strength_in(rect)
                     _write(self, plane, rect, reader, residual, strength, target, out is None)
-                    yield Progress(next(done), total, "decode")
-            return as_numpy(torch.cat(alphas)), as_numpy(torch.cat(betas))
+            download = partial(self.backend.download, dtype=torch.float32)
+            return as_numpy(download(torch.cat(alphas))), as_numpy(download(torch.cat(betas)))
 
         alpha, beta = yield from self.within_memory(attempt)
         pixels = target if out is None else None
@@ -316,8 +328,8 @@ class Job:
             "device": str(self.device),
             "threads": torch.get_num_threads(),
             "plan": self.plan.to_dict(),
+            "precision": str(self.backend.half or torch.float32).split(".")[1],
             "range": asdict(self.range),
-            "allocator": is_keeping_memory(),
             "napari_kpac": _version(),
             "torch": torch.__version__,
             "machine": platform.machine(),
@@ -408,11 +420,18 @@ def each_plane(
     """Do work on all planes of an image, one after the other; returns what it returned."""
     planes = list(job.layout.planes())
     results = []
-    with keeping_memory():
-        for number, plane in enumerate(planes):
-            steps = work(plane, job.load(plane))
-            results.append((yield from relay(steps, partial(_of_all, number, len(planes)))))
+    for number, plane in enumerate(planes):
+        steps = work(plane, job.load(plane))
+        results.append((yield from relay(steps, partial(_of_all, number, len(planes)))))
     return results
+
+
+def _parts(stages: Stages, entered: Tensor) -> Iterator[tuple[Rect, Bands]]:
+    """Iterate over what is decoded and written at a time: tiles, or all of an accelerator's."""
+    plan = stages.plan
+    whole = (Rect(0, plan.height, 0, plan.width),)
+    for rect in whole if stages.keeps_image else plan.tiles():
+        yield rect, stages.decode_all(entered, rect)
 
 
 def _of_all(number: int, planes: int, step: Progress) -> Progress:

@@ -62,6 +62,8 @@ class Result:
     """First pixel (row, column) of alpha's first cell, in pixels of ``image``."""
     draft: bool = False
     """Whether this is a quick look at half resolution."""
+    sampled: bool = False
+    """Whether beta is an estimate from a sample of the image (``Session.render``)."""
     region: tuple[int, int, int, int] | None = None
     """(top, bottom, left, right) of ``image`` in the image, where only a part was rendered."""
 

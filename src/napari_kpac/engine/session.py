@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -26,11 +27,12 @@ from napari_kpac.core.progress import Progress, Steps, finish, relay
 from napari_kpac.engine.bottleneck import BlockCache, Bottleneck
 from napari_kpac.engine.device import Model
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, options_of
-from napari_kpac.engine.memory import explaining_shortage, give_back, keeping_memory
+from napari_kpac.engine.memory import explaining_shortage, give_back
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
 from napari_kpac.engine.pixels import PixelRange, Rect, restore_pixels
 from napari_kpac.engine.recipe import Result
-from napari_kpac.engine.stages import cut
+from napari_kpac.engine.sampling import SampledBottleneck
+from napari_kpac.engine.stages import Stages, cut
 from napari_kpac.network import KPACConfig
 
 T = TypeVar("T")
@@ -38,6 +40,8 @@ Check = Callable[[], None]
 """Raises where a newer request has come."""
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) in pixels, ends excluded."""
+PIXEL_ROWS = 1024
+"""Rows of a result that are made of network values at a time."""
 LEVELS = 255
 """Grey levels from black to white in which a change is told, whatever the image's type."""
 SAMPLE_SIDE, SAMPLES = 192, 3
@@ -87,8 +91,8 @@ class Session:
     Notes
     -----
     Thread-safe: one render runs at a time, and a newer request makes an older one stop
-    between stages with a ``CancelledError``. Where memory runs short, it goes on in smaller
-    tiles and says so in ``note``.
+    at its next step (a tile, or a band of a stage) with a ``CancelledError``. Where memory runs
+    short, it goes on in smaller tiles and says so in ``note``.
     """
 
     def __init__(
@@ -121,7 +125,9 @@ class Session:
         self._stages = self._job.stages(self._reader)
         self._bottleneck: Bottleneck | None = None
         self._last: _Rendered | None = None
-        self._half: Session | None = None
+        self._coarse: dict[int, Session] = {}
+        """Sessions on the image at a fraction of its resolution, by that fraction."""
+        self._sampled: SampledBottleneck | None = None
         self._plain: dict[Rect, Tensor] = {}
         """Residuals of the sampled parts, as the network has them."""
         self._closed = False
@@ -152,6 +158,7 @@ class Session:
         with self._lock:
             self._closed = True
             self._forget()
+            self._job.spare.clear()
         give_back()
 
     def cancel(self) -> None:
@@ -166,9 +173,8 @@ class Session:
 
     def encode_steps(self) -> Iterator[tuple[int, int]]:
         """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
-        with self._lock, keeping_memory(trim=False):
-            check = self._begin()
-            for step in self._within_memory(lambda: self._encode(check)):
+        with self._lock:
+            for step in self._checked(self._begin(), lambda: self._encode(self._tile_count)):
                 if not step.note:
                     yield step.done, step.total
 
@@ -177,7 +183,8 @@ class Session:
         modulation: Modulation | None = None,
         region: Region | None = None,
         *,
-        draft: bool = False,
+        draft: bool | int = False,
+        sampled: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Result:
         """Render the image, or exactly the same pixels of a part of it.
@@ -190,28 +197,51 @@ class Session:
             (top, bottom, left, right) in pixels: compute only what this part needs; the
             result's ``image`` has the size of the region.
         draft
-            A quick look: the network runs at half resolution. Labelled as a draft.
+            A quick look: the network runs at half resolution, or at a fraction (4: a quarter).
+            Labelled as a draft.
+        sampled
+            Encode only around the region and a sample of the image: beta, which depends on the
+            whole image, is estimated. Much quicker in a large image and nearly the same; ignored
+            where it would save little or everything is encoded already. The result tells.
         progress
-            Called with (tiles done, tiles in all).
+            Called with (steps done, steps in all).
         """
+
+        def tell(step: Progress) -> Progress:
+            if progress is not None and not step.note:
+                progress(step.done, step.total)
+            return step
+
+        steps = self.render_steps(modulation, region, draft=draft, sampled=sampled)
+        return finish(relay(steps, tell))
+
+    def render_steps(
+        self,
+        modulation: Modulation | None = None,
+        region: Region | None = None,
+        *,
+        draft: bool | int = False,
+        sampled: bool = False,
+    ) -> Steps[Result]:
+        """Do the same step by step; may be left at any."""
         modulation = modulation or Modulation()
         modulation.check(self.config, self.size)
         rect = self._check_region(region)
         check = self._begin()
 
         def work() -> Steps[Result]:
-            check()
-            render = self._draft if draft else self._render
-            part = yield from render(modulation, rect, check)
-            return replace(self._result(modulation, rect, part), draft=draft)
+            estimate = sampled and not draft and self._sampling_helps(rect)
+            if draft:
+                part = yield from self._draft(modulation, rect, max(2, int(draft)))
+            elif estimate:
+                part = yield from self._render_sampled(modulation, rect)
+            else:
+                part = yield from self._render(modulation, rect)
+            result = yield from self._result(modulation, rect, part)
+            return replace(result, draft=bool(draft), sampled=estimate)
 
-        def tell(step: Progress) -> Progress:
-            if progress is not None and step.stage == "decode":
-                progress(step.done, step.total)
-            return step
-
-        with self._lock, keeping_memory(trim=False):
-            return finish(relay(self._within_memory(work), tell))
+        with self._lock:
+            return (yield from self._checked(check, work))
 
     def mute_effect(
         self, block: int, index: int, wanted: Callable[[], bool] | None = None
@@ -244,15 +274,15 @@ class Session:
             if wanted is not None and not wanted():
                 raise CancelledError("the effect is not wanted any more")
 
-        with self._lock, keeping_memory(trim=False):
+        with self._lock:
             kept = self._last
             try:
-                return finish(self._within_memory(lambda: self._measure(gains, check)))
+                return finish(self._checked(check, lambda: self._measure(gains)))
             finally:
                 # An image in one part would put the muted one in its place.
                 self._last = kept if self._bottleneck is not None else None
 
-    def _measure(self, gains: npt.NDArray[np.float64], check: Check) -> Steps[float]:
+    def _measure(self, gains: npt.NDArray[np.float64]) -> Steps[float]:
         total = pixels = 0.0
         rects = [
             Rect(*rows, *columns)
@@ -261,11 +291,11 @@ class Session:
         ]
         for rect in rects:
             if rect not in self._plain:
-                part = yield from self._render(Modulation(), rect, check)
+                part = yield from self._render(Modulation(), rect)
                 self._plain[rect] = part.residual
         muted = Modulation(gains=gains)
         for rect in rects:
-            part = yield from self._render(muted, rect, check)
+            part = yield from self._render(muted, rect)
             change = part.residual - self._plain[rect]
             if self._plane.kind == "grey":
                 change = change.mean(dim=1, keepdim=True)
@@ -285,6 +315,18 @@ class Session:
         if ticket != self._latest:
             raise CancelledError("a newer request made this render pointless")
 
+    def _checked(self, check: Check, work: Callable[[], Steps[T]]) -> Steps[T]:
+        """Do work within memory; before it and after every step, see whether it is still wanted."""
+        check()
+        with closing(self._within_memory(work)) as steps:
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as stop:
+                    return cast("T", stop.value)
+                yield step
+                check()
+
     def _within_memory(self, work: Callable[[], Steps[T]]) -> Steps[T]:
         """Do work; where memory runs short, begin anew with a plan that needs less."""
 
@@ -300,40 +342,87 @@ class Session:
         """Free all that is kept; the next render encodes again."""
         self._bottleneck = None
         self._last = None
+        self._sampled = None
         self._plain = {}
         self._stages.close()
-        if self._half is not None:
-            self._half.close()
-            self._half = None
+        for coarse in self._coarse.values():
+            coarse.close()
+        self._coarse = {}
 
-    def _encode(self, check: Check) -> Steps[None]:
-        check()
+    @property
+    def _tile_count(self) -> int:
+        """Number of tiles that are still to be encoded."""
+        return 0 if self._bottleneck is not None else self._stages.plan.tile_count
+
+    def _encode(self, total: int) -> Steps[None]:
         if self._bottleneck is not None:
             return
-        for count, _ in enumerate(self._stages.encode(), start=1):
-            yield Progress(count, self._stages.plan.tile_count, "encode")
-            check()
+        for done, _ in enumerate(self._stages.encode(), start=1):
+            yield Progress(done, total, "encode")
         self._bottleneck = Bottleneck(self._stages)
 
-    def _render(self, modulation: Modulation, rect: Rect, check: Check) -> Steps[_Part]:
+    def _render(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
         """Render a rectangle at strength 1."""
-        yield from self._encode(check)
-        assert self._bottleneck is not None  # noqa: S101 - made by encoding
         stages = self._stages
-        mods = block_modulations(modulation, self.config, self._reader.padded)
         outer = rect.aligned(stages.cell)
+        encoding, bands = self._tile_count, Bottleneck(stages).render_steps
+        decoding = sum(1 for _ in stages.plan.tiles(outer))
+        total = encoding + bands + decoding
+        yield from self._encode(total)
+        assert self._bottleneck is not None  # noqa: S101 - made by encoding
+        mods = block_modulations(modulation, self.config, self._reader.padded)
         if self._last is not None and self._last.is_of(mods):
             residual, caches = cut(self._last.residual, rect), self._last.caches
         else:
             whole = rect == self._whole
             local = None if whole else stages.around(outer).divided(stages.cell)
-            entered, place = self._bottleneck.render(mods, local, check)
-            residual = yield from self._decode(entered, place, outer, check)
+            done = count(encoding + 1)
+            entered, place = yield from relay(
+                self._bottleneck.render(mods, local),
+                lambda _: Progress(next(done), total, "blocks"),
+            )
+            residual = yield from self._decode(stages, entered, place, outer, total)
             residual = cut(residual, rect.inside(outer))
             caches = self._bottleneck.present()
             if whole:
                 light = [BlockCache(cache.alpha, cache.beta) for cache in caches]
                 self._last = _Rendered(mods, residual, light)
+        return self._part(residual, outer, mods, caches)
+
+    def _sampling_helps(self, rect: Rect) -> bool:
+        """Return True if a render with a sampled beta would come much sooner than an exact one."""
+        if self._bottleneck is not None:
+            return False
+        if self._sampled is None:
+            # Halves of skips are never kept here: the decoder makes those that it needs.
+            self._sampled = SampledBottleneck(self._job.stages(self._reader))
+        stages = self._sampled.stages
+        local = stages.around(rect.aligned(stages.cell)).divided(stages.cell)
+        return self._sampled.saves_time(local)
+
+    def _render_sampled(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
+        """Render a rectangle at strength 1, with beta from a sample of the image."""
+        assert self._sampled is not None  # noqa: S101 - made when it was asked whether it helps
+        stages, done = self._sampled.stages, count(1)
+        mods = block_modulations(modulation, self.config, self._reader.padded)
+        outer = rect.aligned(stages.cell)
+        local = stages.around(outer).divided(stages.cell)
+        total = self._sampled.steps(local) + sum(1 for _ in stages.plan.tiles(outer))
+        found = yield from relay(
+            self._sampled.render(mods, local), lambda _: Progress(next(done), total, "sample")
+        )
+        residual = yield from self._decode(stages, found.entered, found.place, outer, total)
+        return self._part(cut(residual, rect.inside(outer)), outer, mods, found.caches)
+
+    def _part(
+        self,
+        residual: Tensor,
+        outer: Rect,
+        mods: Sequence[BlockModulation],
+        caches: Sequence[BlockCache],
+    ) -> _Part:
+        """Put together what was made of a rectangle; ``outer`` is made of whole cells."""
+        stages = self._stages
         cells = outer.divided(stages.cell).grown(1, *stages.cells)
         used = [
             mod.cropped(cells).apply(
@@ -343,57 +432,60 @@ class Session:
         ]
         beta = torch.cat([cache.beta for cache in caches])
         corner = (cells.top * stages.cell, cells.left * stages.cell)
-        return _Part(residual, torch.cat(used), beta, corner, stages.cell)
+        alpha, beta = (
+            self._job.backend.download(maps, torch.float32) for maps in (torch.cat(used), beta)
+        )
+        return _Part(residual, alpha, beta, corner, stages.cell)
 
-    def _decode(self, entered: Tensor, place: Rect, outer: Rect, check: Check) -> Steps[Tensor]:
-        """Decode a rectangle whose edges are multiples of a cell, tile by tile."""
-        tiles = list(self._stages.plan.tiles(outer))
-        residual = torch.empty((1, 3, outer.height, outer.width), dtype=self._reader.dtype)
-        for count, tile in enumerate(tiles, start=1):
-            check()
-            part = self._stages.decode(entered, tile, place)
-            if len(tiles) == 1:
-                residual = part
-            else:
-                cut(residual, tile.inside(outer)).copy_(part)
-            yield Progress(count, len(tiles), "decode")
-        return residual
+    def _decode(
+        self, stages: Stages, entered: Tensor, place: Rect, outer: Rect, total: int
+    ) -> Steps[Tensor]:
+        """Decode a rectangle whose edges are multiples of a cell: the last of ``total`` steps."""
+        done = count(total - sum(1 for _ in stages.plan.tiles(outer)) + 1)
+        return relay(
+            stages.decode_all(entered, outer, place),
+            lambda _: Progress(next(done), total, "decode"),
+        )
 
-    def _draft(self, modulation: Modulation, rect: Rect, check: Check) -> Steps[_Part]:
-        """Render at half resolution and enlarge the residual."""
-        if self._half is None:
-            self._half = self._make_half()
+    def _draft(self, modulation: Modulation, rect: Rect, factor: int) -> Steps[_Part]:
+        """Render at a fraction of the resolution and enlarge the residual."""
+        if factor not in self._coarse:
+            self._coarse[factor] = self._make_coarse(factor)
+        session, every = self._coarse[factor], slice(None, None, factor)
         coarse = replace(
             modulation,
-            labels=None if modulation.labels is None else np.asarray(modulation.labels)[::2, ::2],
+            labels=None
+            if modulation.labels is None
+            else np.asarray(modulation.labels)[every, every],
             override={
-                key: np.asarray(value)[::2, ::2] if np.ndim(value) else value
+                key: np.asarray(value)[every, every] if np.ndim(value) else value
                 for key, value in modulation.override.items()
             },
         )
         # One pixel more on every side, for the enlargement looks at neighbours.
-        needed = rect.aligned(2).divided(2).grown(1, *self._half.size)
-        part = yield from self._half._render(coarse, needed, check)
+        needed = rect.aligned(factor).divided(factor).grown(1, *session.size)
+        part = yield from session._render(coarse, needed)
         enlarged = F.interpolate(
-            part.residual, scale_factor=2.0, mode="bilinear", align_corners=False
+            part.residual, scale_factor=float(factor), mode="bilinear", align_corners=False
         )
         return replace(
             part,
-            residual=cut(enlarged, rect.inside(needed.times(2))),
-            corner=(2 * part.corner[0], 2 * part.corner[1]),
-            scale=2 * part.scale,
+            residual=cut(enlarged, rect.inside(needed.times(factor))),
+            corner=(factor * part.corner[0], factor * part.corner[1]),
+            scale=factor * part.scale,
         )
 
-    def _make_half(self) -> Session:
-        """Open a session on the image at half resolution, seen in the same range."""
+    def _make_coarse(self, factor: int) -> Session:
+        """Open a session on the image at a fraction of its resolution, seen in the same range."""
         job, grey = self._job, self._plane.kind == "grey"
 
         def shrink(array: Any) -> npt.NDArray[Any]:
             values = np.asarray(array)
             image = (values[..., None] if grey else values[..., :3]).astype(np.float32)
-            rows, columns = -image.shape[0] % 2, -image.shape[1] % 2
-            even = np.pad(image, ((0, rows), (0, columns), (0, 0)), mode="edge")
-            blocks = even.reshape(even.shape[0] // 2, 2, even.shape[1] // 2, 2, -1)
+            rows, columns = -image.shape[0] % factor, -image.shape[1] % factor
+            whole = np.pad(image, ((0, rows), (0, columns), (0, 0)), mode="edge")
+            height, width = whole.shape[0] // factor, whole.shape[1] // factor
+            blocks = whole.reshape(height, factor, width, factor, -1)
             small: npt.NDArray[Any] = blocks.mean(axis=(1, 3))
             return small[..., 0] if grey else small
 
@@ -423,11 +515,18 @@ class Session:
             )
         return rect
 
-    def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Result:
-        image = restore_pixels(
-            self._reader, self._job.first, self._plane, rect, part.residual, self.dtype,
-            modulation.strength_in(rect),
-        )  # fmt: skip
+    def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Steps[Result]:
+        size = (rect.height, rect.width, *self._job.layout.plane_shape[2:])
+        image = np.empty(size, self.dtype)
+        for top in range(rect.top, rect.bottom, PIXEL_ROWS):
+            if top > rect.top:
+                yield Progress(top - rect.top, rect.height, "pixels")
+            rows = rect._replace(top=top, bottom=min(top + PIXEL_ROWS, rect.bottom))
+            place = rows.inside(rect)
+            image[place.slices] = restore_pixels(
+                self._reader, self._job.first, self._plane, rows, cut(part.residual, place),
+                self.dtype, modulation.strength_in(rows),
+            )  # fmt: skip
         return Result(
             image=image,
             alpha=as_numpy(part.alpha),

@@ -8,20 +8,22 @@ files, or whole stacks.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from napari_kpac.core.files import reserve
-from napari_kpac.engine.memory import check_available, keep_below
+from napari_kpac.engine.backend import Backend
+from napari_kpac.engine.levels import Workspace, decode_level, encode
 from napari_kpac.engine.pixels import PlaneReader, Rect
 from napari_kpac.engine.tiling import MemoryCost, Plan
 from napari_kpac.network import KPACNet, Stage
+
+Bands = Generator[None, None, Tensor]
+"""A stage in bands: yields after each, so that whoever waits may give up; returns a map."""
 
 SAFETY_FACTOR = 1.5
 """A network of few channels needs more for a tile than plans count."""
@@ -43,28 +45,45 @@ class Stages:
     """
 
     def __init__(
-        self, net: KPACNet, reader: PlaneReader, plan: Plan, device: torch.device,
-        *, mixed: bool = False,
+        self, net: KPACNet, reader: PlaneReader, plan: Plan, backend: Backend,
+        *, spare: list[Workspace] | None = None,
     ) -> None:  # fmt: skip
         self.net = net
         self.config = net.config
         self.reader = reader
         self.plan = plan
-        self.device = device
-        self.mixed = mixed
+        self.backend = backend
+        self.device = backend.device
+        self._spare = [] if spare is None else spare
+        self._workspace: Workspace | None = None
         self.cell = self.config.multiple
         self.cells = (plan.height // self.cell, plan.width // self.cell)
         self.halves: dict[int, Tensor] = {}
         self._features: Tensor | None = None
-        self._cost = MemoryCost(self.config, reader.dtype.itemsize)
+        self._image: Tensor | None = None
+        """The whole image on an accelerator that has room for it."""
+        self._cost = MemoryCost(
+            self.config, reader.dtype.itemsize, banded=not backend.is_accelerator
+        )
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def close(self) -> None:
         """Remove temporary files and drop what is kept; encoding begins anew afterwards."""
-        self.halves, self._features = {}, None
+        self.halves, self._features, self._image = {}, None, None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+        if self._workspace is not None:
+            self._spare.append(self._workspace)
+            self._workspace = None
+
+    @property
+    def workspace(self) -> Workspace:
+        """Buffers that belong to these stages until they are closed."""
+        if self._workspace is None:
+            # Taken and not shared: planes of one image may be processed in several threads.
+            self._workspace = self._spare.pop() if self._spare else Workspace()
+        return self._workspace
 
     def empty_map(self, channels: int, height: int, width: int) -> Tensor:
         """Allocate a feature map of the whole plane, in memory or in a temporary file."""
@@ -98,13 +117,38 @@ class Stages:
         features, self._features = self._features, None
         return features
 
+    @torch.no_grad()
+    def features(self, rect: Rect) -> Bands:
+        """Encode a rectangle alone, whose edges are multiples of a cell; yields after every tile.
+
+        Nothing is kept for decoding.
+        """
+        whole: Tensor | None = None
+        for tile in self.plan.tiles(rect):
+            outer = self._grown(tile, self.net.halos.encode)
+            self._check_memory_for_tile(outer)
+            with self.backend.computing():
+                x = encode(self.net, self._read(outer), (), self.workspace).features
+            assert x is not None  # noqa: S101 - asked for
+            part = cut(x, tile.inside(outer), self.cell).to(self.reader.dtype)
+            if whole is None:
+                cells = rect.divided(self.cell)
+                whole = torch.empty(
+                    (1, part.shape[1], cells.height, cells.width), dtype=part.dtype,
+                    device=self.device, memory_format=torch.channels_last,
+                )  # fmt: skip
+            cut(whole, tile.inside(rect), self.cell).copy_(part)
+            yield
+        assert whole is not None  # noqa: S101 - there is at least one tile
+        return whole
+
     def around(self, rect: Rect) -> Rect:
         """Return the pixels on which the residual of a rectangle depends, given the bottleneck."""
         return self._grown(rect, self.net.halos.decode[0])
 
     @torch.no_grad()
     def decode(self, entered: Tensor, rect: Rect, place: Rect | None = None) -> Tensor:
-        """Compute the residual of a rectangle, on the CPU.
+        """Compute the residual of a rectangle, on the device; it is overwritten by the next.
 
         Parameters
         ----------
@@ -117,12 +161,12 @@ class Stages:
         """
         outer = self.around(rect)
         cells = outer.divided(self.cell)
-        x = cut(entered, cells if place is None else cells.inside(place)).to(self.device)
+        x = self.on_device(cut(entered, cells if place is None else cells.inside(place)))
         self._check_memory_for_tile(outer)
         missing = [level for level in range(self.config.levels) if level not in self.halves]
         fresh = self._recompute(outer, missing) if missing else {}
         covered = outer
-        with self._precision():
+        with self.backend.computing():
             for index, halo in enumerate(self.net.halos.decode):
                 level = self.config.levels - 1 - index
                 # On the way up less and less of the surroundings is needed.
@@ -131,51 +175,84 @@ class Stages:
                 if level in fresh:
                     half = cut(fresh.pop(level), needed.inside(outer), 2**level)
                 else:
-                    half = cut(self.halves[level], needed, 2**level).to(self.device)
-                x, covered = self.net.decoder.levels[index](x, half), needed
-        return cut(x, rect.inside(covered)).to("cpu", self.reader.dtype)
+                    half = self.on_device(cut(self.halves[level], needed, 2**level))
+                x, covered = decode_level(self.net, level, x, half, self.workspace), needed
+        return cut(x, rect.inside(covered))
 
-    @torch.no_grad()
+    def decode_all(self, entered: Tensor, rect: Rect, place: Rect | None = None) -> Bands:
+        """Compute the residual of a rectangle tile by tile, on the CPU; yields after each.
+
+        Its edges are multiples of the cell size. An accelerator sends it in one piece.
+        """
+        shape, dtype = (1, 3, rect.height, rect.width), self.reader.dtype
+        at_once = self.keeps_image
+        where = self.device if at_once else torch.device("cpu")
+        whole = torch.empty(shape, dtype=dtype, device=where, memory_format=torch.channels_last)
+        for tile in self.plan.tiles(rect):
+            part = self.decode(entered, tile, place)
+            if self.backend.is_accelerator and not at_once:
+                part = self.backend.download(part, dtype)
+            cut(whole, tile.inside(rect)).copy_(part)
+            yield
+        return self.backend.download(whole, dtype) if at_once else whole
+
+    @property
+    def keeps_image(self) -> bool:
+        """Whether the image and its residual lie on an accelerator as a whole."""
+        return self.backend.is_accelerator and not self.plan.scratch
+
+    @property
+    def bands(self) -> int:
+        """Number of bands in which the bottleneck is processed."""
+        return -(-self.cells[0] // self.plan.band)
+
     def by_band(
         self, stage: Stage, *inputs: Tensor, out: Tensor | None = None, add: bool = False
-    ) -> Tensor:
-        """Run a stage over the whole bottleneck, a band of rows at a time.
+    ) -> Bands:
+        """Run a stage over the bottleneck, or a part of it, a band of rows at a time.
 
         Parameters
         ----------
         stage
             What is run.
         *inputs
-            Maps of the whole bottleneck.
+            Maps of the bottleneck, all of the same height and width.
         out
             Where the result goes; may be the first input: what later bands still need of it
             is put aside in time. None: a new map.
         add
             Add to ``out`` instead of overwriting it.
         """
-        height, width = self.cells
+        height, width = inputs[0].shape[-2:]
         above: Tensor | None = None
         for top in range(0, height, self.plan.band):
             band = Rect(top, min(top + self.plan.band, height), 0, width)
             result = self._band(stage, band, above, inputs)
             if out is None:
                 if band.height == height:
+                    yield
                     return result
                 shape = (1, result.shape[1], height, width)
-                out = torch.empty(shape, dtype=inputs[0].dtype, device=self.device)
+                out = torch.empty(
+                    shape, dtype=inputs[0].dtype, device=self.device,
+                    memory_format=torch.channels_last,
+                )  # fmt: skip
             if out is inputs[0]:
                 above = _tail(above, inputs[0], band, stage.halo)
             place = out[:, :, band.top : band.bottom]
             place.add_(result) if add else place.copy_(result)
+            del result
+            yield
         assert out is not None  # noqa: S101 - there is at least one band
         return out
 
+    @torch.no_grad()
     def _band(
         self, stage: Stage, band: Rect, above: Tensor | None, inputs: Sequence[Tensor]
     ) -> Tensor:
-        outer = band.grown(stage.halo, *self.cells)
-        check_available(self.device, self._cost.band(outer.height, outer.width))
-        parts = [cut(whole, outer).to(self.device) for whole in inputs]
+        outer = band.grown(stage.halo, *inputs[0].shape[-2:])
+        self.backend.check_available(self._cost.band(outer.height, outer.width))
+        parts = [self.on_device(cut(whole, outer)) for whole in inputs]
         if above is not None:
             # These rows of the first input have been written over; their copies stand in.
             gone = band.top - outer.top
@@ -187,29 +264,21 @@ class Stages:
     def _encode_tile(self, tile: Rect) -> None:
         outer = self._grown(tile, self.net.halos.encode)
         self._check_memory_for_tile(outer)
-        x = self._read(outer)
-        with self._precision():
-            for level, stage in enumerate(self.net.encoder.levels):
-                x = stage(x)
-                if level in self.plan.kept_skips:
-                    half = self.net.decoder.skip_half(level, x)
-                    self.halves[level] = self._keep(
-                        self.halves.get(level), half, tile, outer, 2**level
-                    )
-        self._features = self._keep(self._features, x, tile, outer, self.cell)
+        with self.backend.computing():
+            made = encode(self.net, self._read(outer), self.plan.kept_skips, self.workspace)
+        for level, half in made.halves.items():
+            kept = self.halves.get(level)
+            self.halves[level] = self._keep(kept, half, tile, outer, 2**level)
+        assert made.features is not None  # noqa: S101 - asked for
+        self._features = self._keep(self._features, made.features, tile, outer, self.cell)
 
     def _recompute(self, outer: Rect, levels: Sequence[int]) -> dict[int, Tensor]:
         """Compute the halves of some skips for a rectangle, by encoding once more."""
         wider = self._grown(outer, self.net.halos.skips)
-        x = self._read(wider)
-        found = {}
-        with self._precision():
-            for level in range(max(levels) + 1):
-                x = self.net.encoder.levels[level](x)
-                if level in levels:
-                    half = self.net.decoder.skip_half(level, x)
-                    found[level] = cut(half, outer.inside(wider), 2**level)
-        return found
+        with self.backend.computing():
+            x = self._read(wider)
+            found = encode(self.net, x, levels, self.workspace, features=False).halves
+        return {level: cut(half, outer.inside(wider), 2**level) for level, half in found.items()}
 
     def _keep(
         self, whole: Tensor | None, part: Tensor, tile: Rect, outer: Rect, cell: int
@@ -217,7 +286,7 @@ class Stages:
         """Put a tile's part into the whole map; the only tile of a plane is the whole map."""
         part = cut(part, tile.inside(outer), cell).to(self.reader.dtype)
         if self.plan.tile_count == 1 and not self.plan.scratch:
-            return part
+            return part.clone(memory_format=torch.channels_last)
         if whole is None:
             size = (self.plan.height // cell, self.plan.width // cell)
             whole = self.empty_map(part.shape[1], *size)
@@ -225,24 +294,23 @@ class Stages:
         return whole
 
     def _read(self, rect: Rect) -> Tensor:
-        x = self.reader.read(rect)
-        if self.device.type == "cuda":
-            x = x.pin_memory()
-        return x.to(self.device, non_blocking=True)
+        if not self.keeps_image:
+            return self.backend.upload(self.reader.read(rect))
+        if self._image is None:
+            every = Rect(0, self.plan.height, 0, self.plan.width)
+            self._image = self.backend.upload(self.reader.read(every))
+        return cut(self._image, rect)
+
+    def on_device(self, x: Tensor) -> Tensor:
+        """Return a part of a map on the device: what lies in a file has to get there."""
+        return self.backend.upload(x) if self.plan.scratch else x
 
     def _grown(self, rect: Rect, halo: int) -> Rect:
         return rect.grown(halo, self.plan.height, self.plan.width)
 
     def _check_memory_for_tile(self, rect: Rect) -> None:
         needed = self._cost.tile(rect.height, rect.width)
-        keep_below(self.plan.budget - needed)
-        check_available(self.device, int(SAFETY_FACTOR * needed))
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        """Compute in half precision where it is asked for and the device is a GPU."""
-        if self.mixed and self.device.type != "cpu":
-            return torch.autocast(self.device.type, dtype=torch.float16)
-        return nullcontext()
+        self.backend.check_available(int(SAFETY_FACTOR * needed))
 
 
 def _tail(above: Tensor | None, whole: Tensor, band: Rect, halo: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Plans of tiles: how an image is cut up so that it fits into the memory it is given.
+"""Plans of tiles: how an image is cut up so that it fits into memory, and no step takes long.
 
 Only the encoder and the decoder are cut into tiles; the bottleneck is held whole, so the
 result does not depend on the plan. Not for: carrying the plan out (stages.py).
@@ -13,11 +13,13 @@ from typing import Any
 from napari_kpac.core.errors import DeviceError
 from napari_kpac.core.options import Tile
 from napari_kpac.engine.pixels import Rect
-from napari_kpac.network import KPACConfig
+from napari_kpac.network import KPACConfig, Work
 
 MIN_TILE_PX = 64
 TILES_PX = (1024, 768, 512, 384, 256, 128, MIN_TILE_PX)
-"""Larger ones would save little overlap, and cancelling answers only after a tile."""
+"""Larger ones would save little overlap. A piece of another shape has no more pixels either."""
+MAX_STEP_SECONDS = 1.5
+"""Progress and cancelling answer after a step: a tile, or a band of the bottleneck."""
 COMFORTABLE_TILE_PX = 512
 """Below this side the overlap of tiles costs more than keeping the skips saves."""
 MIN_BAND_ROWS = 8
@@ -32,6 +34,8 @@ _MAPS_AT_ONCE = 4.0
 """Full-resolution feature maps that a pass over a tile needs at a time: the output of the
 second convolution, its padded copy, what the next level makes of it, and what convolutions
 need for themselves; as measured."""
+_MAPS_AT_ONCE_IN_BANDS = 1.5
+"""The same where levels are run in bands (``levels.py``): what they leave to the next level."""
 _OVERHEAD_BYTES = 100 * 2**20
 
 
@@ -70,11 +74,6 @@ class Plan:
     def tile_count(self) -> int:
         """Number of tiles."""
         return -(-self.height // self.tile) * -(-self.width // self.tile)
-
-    @property
-    def steps(self) -> int:
-        """Number of steps that a plane takes: every tile twice, and the blocks."""
-        return 2 * self.tile_count + 1
 
     @property
     def shortage_note(self) -> str:
@@ -127,11 +126,14 @@ class MemoryCost:
     config: KPACConfig
     item_size: int
     """Bytes of a value."""
+    banded: bool = True
+    """Whether the levels are run in bands, as on a CPU."""
 
     def tile(self, height: int, width: int) -> int:
         """Return what a pass over a tile needs."""
         feature_map = height * width * self.config.channels * self.item_size
-        return int(feature_map * _MAPS_AT_ONCE) + _OVERHEAD_BYTES
+        maps = _MAPS_AT_ONCE_IN_BANDS if self.banded else _MAPS_AT_ONCE
+        return int(feature_map * maps) + _OVERHEAD_BYTES
 
     def skips(self, pixels: int, levels: tuple[int, ...]) -> int:
         """Return what the skip halves of some levels need; that of level 0 is a colour image."""
@@ -149,6 +151,28 @@ class MemoryCost:
         return rows * columns * 6 * self.config.wide * self.item_size
 
 
+@dataclass(frozen=True)
+class TimeCost:
+    """Seconds that the stages of a network take, from their work and the rate of the device."""
+
+    work: Work
+    rate: float
+    """Floating-point operations per second, as estimated (``Backend.flops_per_second``)."""
+
+    def tile(self, pixels: int, *, kept: bool) -> float:
+        """Return how long the longer of the two passes over a tile takes.
+
+        Where its skips are not ``kept``, decoding computes them once more.
+        """
+        decode = self.work.decode + (0 if kept else self.work.skips)
+        return 2 * pixels * max(self.work.encode, decode) / self.rate
+
+    def rows(self, columns: int) -> int:
+        """Return how many rows of the bottleneck fit into a step, the halo of a block excluded."""
+        rows = MAX_STEP_SECONDS * self.rate / (2 * columns * self.work.block)
+        return int(rows) - 2 * self.work.block_halo
+
+
 def make_plan(
     padded: tuple[int, int],
     config: KPACConfig,
@@ -158,26 +182,41 @@ def make_plan(
     budget: int,
     item_size: int = 4,
     held: int = 0,
+    banded: bool = True,
+    time: TimeCost | None = None,
 ) -> Plan:
     """Choose tiles and what to keep for an image and a budget.
 
-    The largest tile is taken with which everything fits; skips are kept, shallow levels
-    given up first, as long as that leaves room for a tile of comfortable size. ``halo`` are
-    the pixels around a tile that the encoder must see (``KPACNet.halos``), ``held`` are bytes
-    of the budget that are taken by the image itself and its result.
+    The largest tile is taken with which everything fits and no step takes too long; skips are
+    kept, shallow levels given up first, as long as that leaves room for a tile of comfortable
+    size. ``halo`` are the pixels around a tile that the encoder must see (``KPACNet.halos``),
+    ``held`` are bytes of the budget that are taken by the image itself and its result,
+    ``banded`` tells whether the levels are run in bands. Without
+    ``time`` all steps count as short. A tile that is asked for is taken as it is.
     """
     height, width = padded
     rows, columns = height // config.multiple, width // config.multiple
-    cost, pixels, every = MemoryCost(config, item_size), height * width, tuple(range(config.levels))
+    cost, pixels = MemoryCost(config, item_size, banded), height * width
+    every = tuple(range(config.levels))
     band = min(rows, max(MIN_BAND_ROWS, int(BAND_SHARE * budget / cost.band(1, columns))))
     whole = Plan(height, width, max(padded), every, band, scratch=False, budget=budget)
     if tile is None:
         return replace(whole, band=rows)
     if tile != "auto":
         return replace(whole, tile=tile - tile % config.multiple or config.multiple)
+    if time is not None:
+        whole = replace(whole, band=min(band, max(MIN_BAND_ROWS, time.rows(columns))))
     bottleneck = cost.bottleneck(pixels)
     usable = int(budget * USABLE_SHARE) - held - cost.band(band, columns)
-    if cost.tile(height, width) + cost.skips(pixels, every) + bottleneck <= usable:
+
+    def is_quick(pixels: int, kept: tuple[int, ...]) -> bool:
+        return time is None or time.tile(pixels, kept=kept == every) <= MAX_STEP_SECONDS
+
+    if (
+        pixels <= TILES_PX[0] ** 2
+        and is_quick(pixels, every)
+        and cost.tile(height, width) + cost.skips(pixels, every) + bottleneck <= usable
+    ):
         return whole
     scratch = bottleneck > SCRATCH_SHARE * usable
     left = usable - (0 if scratch else bottleneck)
@@ -185,6 +224,7 @@ def make_plan(
     for smallest, skips in (*choices, (MIN_TILE_PX, ())):
         for side in TILES_PX:
             grown = side + 2 * halo
-            if side >= smallest and cost.tile(grown, grown) + cost.skips(pixels, skips) <= left:
+            fits = cost.tile(grown, grown) + cost.skips(pixels, skips) <= left
+            if side >= smallest and fits and is_quick(grown**2, skips):
                 return replace(whole, tile=side, kept_skips=skips, scratch=scratch)
     return replace(whole, tile=MIN_TILE_PX, kept_skips=(), scratch=scratch)

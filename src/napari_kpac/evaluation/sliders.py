@@ -88,17 +88,17 @@ def slider_scores(
         The pixels of every bin that has enough of them.
     """
     scores: dict[str, float] = {}
-    places: dict[RadiusBin | None, Any] = {None: ..., **masks}
+    places: list[tuple[RadiusBin | None, Any]] = [(None, ...), *masks.items()]
     plain = render([1.0] * len(dilations))
     for muted in dilations:
         changed = squared_error(render([float(other != muted) for other in dilations]), plain)
-        for where, mask in places.items():
+        for where, mask in places:
             scores[change_column(muted, where)] = WHITE * float(np.sqrt(changed[mask].mean()))
     before = squared_error(pair.blurred, pair.sharp)
     for gain in GAINS:
         restored = render([gain] * len(dilations))
         after = squared_error(restored, pair.sharp)
-        for where, mask in places.items():
+        for where, mask in places:
             won = decibels(float(after[mask].mean())) - decibels(float(before[mask].mean()))
             scores[won_column(gain, where)] = won
         scores[overshoot_column(gain)] = 100 * overshoot(restored, pair.sharp)

@@ -10,4 +10,5 @@ from .net import Encoded as Encoded
 from .net import KPACNet as KPACNet
 from .net import Modulate as Modulate
 from .net import Stage as Stage
+from .net import Work as Work
 from .net import build as build

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from napari_kpac.network.config import KPACConfig
-from napari_kpac.network.layers import ConcatConv, conv2d, input_halo, lrelu, same_conv
+from napari_kpac.network.layers import (
+    ConcatConv,
+    Conv,
+    conv2d_lrelu,
+    input_halo,
+    lrelu,
+    same_conv,
+)
 
 
 class BlockState(NamedTuple):
@@ -49,7 +56,7 @@ class ScaleAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compute alpha (batch, dilations, h, w)."""
         for conv in self.hidden:
-            x = lrelu(conv(x))
+            x = cast("Conv", conv).activated(x)
         return torch.sigmoid(self.head(x))
 
 
@@ -102,7 +109,7 @@ class KPACBlock(nn.Module):
         assert isinstance(kernel, nn.Conv2d)  # noqa: S101 - for the type checker
         weight = kernel.weight
         padding = dilation * (weight.shape[-1] - 1) // 2
-        return lrelu(conv2d(x, weight, None, padding=padding, dilation=dilation))
+        return conv2d_lrelu(x, weight, None, padding=padding, dilation=dilation)
 
     def alpha(self, x: Tensor) -> Tensor:
         """Compute the scale attention; ones where the block has none."""
@@ -126,10 +133,10 @@ class KPACBlock(nn.Module):
         """Weight the branches and aggregate them into the block's output, one after the other."""
         return lrelu(self.fusion(_weighted(branches, alpha, beta)))
 
-    def shares(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> list[Tensor]:
-        """Return the share of every branch in the fusion's sum, without its bias."""
+    def shares(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> Iterator[Tensor]:
+        """Compute the share of every branch in the fusion's sum, without its bias."""
         weighted = _weighted(branches, alpha, beta)
-        return [self.fusion.partial(i, branch) for i, branch in enumerate(weighted)]
+        return (self.fusion.partial(i, branch) for i, branch in enumerate(weighted))
 
     def fuse_shares(self, shares: Sequence[Tensor], gains: Iterable[float]) -> Tensor:
         """Fuse shares under a gain each: convolution is linear, so a weighted sum is enough."""

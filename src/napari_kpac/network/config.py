@@ -84,6 +84,11 @@ class KPACConfig:
             self._refuse("dilations", "a tuple of 1 to 32 different whole numbers from 1 to 128")
 
     @property
+    def columns_after(self) -> int:
+        """Columns and rows of zeros that strided convolutions want after an even size."""
+        return 0 if self.stride_padding == "symmetric" else 1
+
+    @property
     def multiple(self) -> int:
         """Image sides must be multiples of this number: 4 at 2 levels, 8 at 3."""
         return int(2**self.levels)

@@ -6,6 +6,7 @@ Not for: whole networks, or anything that knows of KPAC.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -47,6 +48,51 @@ def conv2d(
     return F.conv2d(x, weight, bias, stride, padding, dilation)
 
 
+def conv2d_lrelu(
+    x: Tensor, weight: Tensor, bias: Tensor | None, *, stride: int = 1, padding: int, dilation: int
+) -> Tensor:
+    """Convolve and activate: in one pass over memory where oneDNN can, else in two."""
+    if _fuses(x, weight):
+        how = [[value, value] for value in (padding, stride, dilation)]
+        fused: Tensor = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *how, *_LRELU)
+        return fused
+    return lrelu(conv2d(x, weight, bias, stride=stride, padding=padding, dilation=dilation))
+
+
+_LRELU = (1, "leaky_relu", [LEAK], "")
+"""Of a fused convolution: groups, what follows it, its parameter, and no variant of it."""
+
+
+def _fuses(x: Tensor, weight: Tensor) -> bool:
+    """Return True if a convolution and its activation can be one operation: inference on a CPU."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
+        and not torch.is_autocast_enabled("cpu")
+        and bool(torch.backends.mkldnn.enabled)
+        and _has_fused_convolutions()
+    )
+
+
+@lru_cache(maxsize=1)
+def _has_fused_convolutions() -> bool:
+    """Return True if this build of torch has the operations, which are not part of its API."""
+    x, weight = torch.linspace(-1, 1, 16).view(1, 1, 4, 4), torch.ones(1, 1, 2, 2)
+    try:
+        fused = torch.ops.mkldnn._convolution_pointwise(
+            x, weight, None, [0, 0], [1, 1], [1, 1], *_LRELU
+        )
+        transposed = torch.ops.mkldnn._convolution_transpose_pointwise(
+            x, weight, None, [0, 0], [0, 0], [2, 2], [1, 1], *_LRELU
+        )
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return torch.allclose(fused, lrelu(F.conv2d(x, weight))) and torch.allclose(
+        transposed, lrelu(F.conv_transpose2d(x, weight, stride=2))
+    )
+
+
 class _LearningConv(torch.autograd.Function):
     """A convolution whose gradients come quickly on a CPU.
 
@@ -86,10 +132,27 @@ class Conv(nn.Conv2d):
         padding = int(self.padding[0])
         return conv2d(x, weight, bias, stride=stride, padding=padding, dilation=dilation)
 
+    def activated(self, x: Tensor) -> Tensor:
+        """Return the leaky ReLU of the convolution."""
+        return self.convolved(self.padded(x))
+
+    def convolved(self, x: Tensor) -> Tensor:
+        """Return the same for an input that :meth:`padded` returned."""
+        (stride, _), (dilation, _) = self.stride, self.dilation
+        padding = int(self.padding[0])
+        return conv2d_lrelu(
+            x, self.weight, self.bias, stride=stride, padding=padding,
+            dilation=dilation,
+        )  # fmt: skip
+
+    def padded(self, x: Tensor) -> Tensor:
+        """Return the input as the convolution takes it."""
+        return x
+
 
 def same_conv(
     inputs: int, outputs: int, size: int, *, dilation: int = 1, bias: bool = True
-) -> nn.Conv2d:
+) -> Conv:
     """Make a stride-1 convolution that keeps the size, padded symmetrically with zeros."""
     padding = dilation * (size - 1) // 2
     return Conv(inputs, outputs, size, padding=padding, dilation=dilation, bias=bias)
@@ -103,11 +166,15 @@ class StridedConv(Conv):
         self.symmetric = symmetric
 
     def forward(self, x: Tensor) -> Tensor:
-        """Halve the size; the authors' rule (SAME) pads 0 before and 1 after on even sizes."""
-        if not self.symmetric:
-            height, width = x.shape[-2:]
-            x = F.pad(x, (width % 2, 1, height % 2, 1))
-        return super().forward(x)
+        """Halve the size."""
+        return super().forward(self.padded(x))
+
+    def padded(self, x: Tensor) -> Tensor:
+        """Pad by the authors' rule (SAME): 0 before and 1 after on even sizes."""
+        if self.symmetric:
+            return x
+        height, width = x.shape[-2:]
+        return F.pad(x, (width % 2, 1, height % 2, 1))
 
 
 class ConcatConv(Conv):
@@ -186,9 +253,20 @@ def input_halo(layer: nn.Conv2d | nn.ConvTranspose2d, halo: int = 0) -> int:
     return stride * halo + max(before, after)
 
 
-def upsampling_conv(inputs: int, outputs: int) -> nn.ConvTranspose2d:
-    """Make the 4x4 transposed convolution that doubles the size."""
-    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1)
+class UpsamplingConv(nn.ConvTranspose2d):
+    """The 4x4 transposed convolution that doubles the size."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 4, stride=2, padding=1)
+
+    def activated(self, x: Tensor) -> Tensor:
+        """Return the leaky ReLU of the convolution."""
+        if _fuses(x, self.weight):
+            fused: Tensor = torch.ops.mkldnn._convolution_transpose_pointwise(
+                x, self.weight, self.bias, [1, 1], [0, 0], [2, 2], [1, 1], *_LRELU
+            )
+            return fused
+        return lrelu(self(x))
 
 
 def initialise(module: nn.Module, generator: torch.Generator | None = None) -> None:

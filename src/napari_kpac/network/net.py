@@ -23,11 +23,11 @@ from napari_kpac.network.layers import (
     ColourHead,
     ConcatConv,
     StridedConv,
+    UpsamplingConv,
     initialise,
     input_halo,
     lrelu,
     same_conv,
-    upsampling_conv,
 )
 
 Modulate = Callable[[int, Tensor], Tensor]
@@ -61,7 +61,15 @@ class EncoderLevel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the level."""
-        return lrelu(self.refine(lrelu(self.enter(x))))
+        return self.refined(self.entered(x))
+
+    def entered(self, x: Tensor) -> Tensor:
+        """Run the first layer of the level."""
+        return self.enter.activated(x)
+
+    def refined(self, x: Tensor) -> Tensor:
+        """Run the second layer of the level."""
+        return self.refine.activated(x)
 
 
 class DecoderLevel(nn.Module):
@@ -74,7 +82,7 @@ class DecoderLevel(nn.Module):
 
     def __init__(self, inputs: int, skip: int, *, last: bool) -> None:
         super().__init__()
-        self.up = upsampling_conv(inputs, skip)
+        self.up = UpsamplingConv(inputs, skip)
         self.merge = ColourHead((skip, skip), 3, 5) if last else ConcatConv((skip, skip), skip, 3)
         self.last = last
 
@@ -88,7 +96,7 @@ class DecoderLevel(nn.Module):
 
     def forward(self, x: Tensor, half: Tensor) -> Tensor:
         """Run the level on its input and the other half of its sum."""
-        merged = self.merge.partial(0, lrelu(self.up(x)), bias=True).add_(half)
+        merged = self.merge.partial(0, self.up.activated(x), bias=True).add_(half)
         return merged if self.last else lrelu(merged)
 
 
@@ -132,12 +140,15 @@ class Decoder(nn.Module):
 
     def refined(self, gathered: Tensor) -> Tensor:
         """Activate and refine what was gathered; the argument stays as it is."""
-        return lrelu(self.refine(F.leaky_relu(gathered, LEAK)))
+        return self.refine.activated(F.leaky_relu(gathered, LEAK))
+
+    def level(self, number: int) -> DecoderLevel:
+        """Return the level that ends where an encoder level does (0 = full resolution)."""
+        return cast("DecoderLevel", self.levels[len(self.levels) - 1 - number])
 
     def skip_half(self, level: int, skip: Tensor) -> Tensor:
         """Convolve the skip of an encoder level (0 = full resolution) for its use on the way up."""
-        decoder = cast("DecoderLevel", self.levels[len(self.levels) - 1 - level])
-        return decoder.skip_half(skip)
+        return self.level(level).skip_half(skip)
 
     def forward(self, features: Sequence[Tensor], skips: Sequence[Tensor]) -> Tensor:
         """Run the decoder; the result is the residual to add to the image."""
@@ -167,6 +178,22 @@ class Halos:
     """Of the skip halves alone; a multiple of the cell size."""
     decode: tuple[int, ...]
     """Of the result, for the input of each decoder level, the deepest first."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Multiply-accumulates of the stages, from their layers."""
+
+    encode: float
+    """Per pixel: of the encoder and all skip halves."""
+    skips: float
+    """Per pixel: of the skip halves alone, with the levels of the encoder that they need."""
+    decode: float
+    """Per pixel: of the decoder's levels, given the skip halves."""
+    block: int
+    """Per cell of the bottleneck: of a block's branches and their fusion."""
+    block_halo: int
+    """Cells around a region that these must see."""
 
 
 class KPACNet(nn.Module):
@@ -233,9 +260,37 @@ class KPACNet(nn.Module):
         features = before(len(levels) - 1, 0)
         return Halos(rounded(max(features, skips)), rounded(skips), tuple(reversed(decode)))
 
+    @cached_property
+    def work(self) -> Work:
+        """Work of the stages, from the sizes of their kernels."""
+        encode = [
+            (level.enter.weight.numel() + level.refine.weight.numel()) / 4**number
+            for number, level in enumerate(cast("list[EncoderLevel]", list(self.encoder.levels)))
+        ]
+        halves, decode = 0.0, 0.0
+        ups = cast("list[DecoderLevel]", list(self.decoder.levels))
+        for number, level in enumerate(reversed(ups)):
+            halves += level.merge.part_weight(1).numel() / 4**number
+            decode += level.merge.part_weight(0).numel() / 4**number
+            decode += level.up.weight.numel() / 4 ** (number + 1)
+        block = self.block(0)
+        kernel = cast("nn.Conv2d", block.atrous[0]).weight.numel()
+        return Work(
+            encode=sum(encode) + halves,
+            skips=sum(encode[:-1]) + halves,
+            decode=decode,
+            block=kernel * len(block.dilations) + block.fusion.weight.numel(),
+            block_halo=block.branch_halo + input_halo(block.fusion),
+        )
+
     def block(self, index: int) -> KPACBlock:
         """Return a block."""
         return cast("KPACBlock", self.blocks[index])
+
+    def block_halo(self, index: int) -> int:
+        """Return how many cells around a region a block must see, given its beta."""
+        block = self.block(index)
+        return input_halo(block.fusion) + max(block.branch_halo, self.attention(index).halo)
 
     def attention(self, index: int) -> Stage:
         """Return the stage from features to the alphas of a block."""
@@ -255,6 +310,15 @@ class KPACNet(nn.Module):
             return block.fuse(block.branches(x), alpha, beta)
 
         return Stage(run, block.branch_halo + input_halo(block.fusion))
+
+    def fuse_branches(self, index: int, beta: Tensor) -> Stage:
+        """Return the stage from the alphas to use, and all branches, to the output of a block."""
+        block = self.block(index)
+
+        def run(alpha: Tensor, *branches: Tensor) -> Tensor:
+            return block.fuse(branches, alpha, beta)
+
+        return Stage(run, input_halo(block.fusion))
 
     def gather(self, part: int) -> Stage:
         """Return the stage from features (0) or a block's output (1, 2, ...) to its part of a sum.

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from napari_kpac.core.allocator import keeping_memory
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.engine.memory import keeping_memory
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.speed import peak_memory_here, run_process
 from napari_kpac.evaluation.tables import Table, decimal

@@ -17,10 +17,10 @@ import time
 
 import torch
 
+from napari_kpac.core.allocator import keeping_memory
 from napari_kpac.core.errors import CancelledError, for_people
 from napari_kpac.core.options import select_options
 from napari_kpac.core.progress import finish
-from napari_kpac.engine.memory import keeping_memory
 from napari_kpac.network import KPACConfig, build
 from napari_kpac.training.loop import run_with
 from napari_kpac.training.options import TrainOptions

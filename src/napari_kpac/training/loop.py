@@ -16,10 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from napari_kpac.core.allocator import keeping_memory
 from napari_kpac.core.errors import CancelledError, FileError, TrainingError
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.device import using_threads
-from napari_kpac.engine.memory import explaining_shortage, keeping_memory
+from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.network import KPACNet
 from napari_kpac.training.examples import Data, open_data
 from napari_kpac.training.losses import PerceptualLoss, attention_loss, mean_absolute_error

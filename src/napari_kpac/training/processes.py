@@ -24,9 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore, ProcessGroupGloo
 
+from napari_kpac.core.allocator import allocator_environment
 from napari_kpac.core.errors import ConfigError, TrainingError
 from napari_kpac.engine.device import resolve
-from napari_kpac.engine.memory import allocator_environment
+from napari_kpac.engine.precision import try_bfloat16
 from napari_kpac.training.options import TrainOptions
 
 MEETING_S = 300
@@ -246,6 +247,10 @@ def join(options: TrainOptions) -> tuple[TrainOptions, Processes]:
     Returns the options as well, with the number of devices that was chosen.
     """
     on_cpu = resolve(options.device).type == "cpu"
+    if on_cpu and options.precision == "bfloat16":
+        trial = try_bfloat16("train")
+        if not trial.is_useful:
+            raise ConfigError(f"precision={options.precision}: {trial}; train with float32")
     if options.devices == 0:
         options = replace(options, devices=fastest_count(options) if on_cpu else 1)
     if options.precision == "float16":

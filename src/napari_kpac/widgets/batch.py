@@ -220,7 +220,6 @@ def _steps(
     from napari_kpac.batch import BatchOptions, deblur_files
     from napari_kpac.engine import load_recipe
 
-    preferences.apply_to_engine()
     recipe = None if recipe_file is None else load_recipe(recipe_file)
     if recipe is not None:
         options = replace(recipe.options, device=options.device, memory=options.memory)

@@ -17,7 +17,6 @@ from qtpy.QtWidgets import QWidget
 
 from napari_kpac.core.options import DetectionOptions
 from napari_kpac.core.progress import Steps
-from napari_kpac.widgets import preferences
 
 BELOW, ABOVE, LINE = QColor("#7f8fa6"), QColor("#e08a3c"), QColor("#d64545")
 
@@ -39,7 +38,6 @@ def measure(data: Any, options: DetectionOptions) -> Steps[Any]:
     """Run the measurement; loads torch on first use."""
     from napari_kpac.detection import measure_steps
 
-    preferences.apply_to_engine()
     return (yield from measure_steps(data, options))
 
 

@@ -68,6 +68,10 @@ SCOPES = (
     ("a rectangle of that slice", "rectangle"),
     ("all selected layers", "selected"),
 )
+EXACTNESS = (
+    ("exact, after the whole image", "exact"),
+    ("fast, from a sample of the image", "sampled"),
+)
 
 
 class DeblurWidget(DockedWidget):
@@ -90,6 +94,14 @@ class DeblurWidget(DockedWidget):
         self._scope = choice_box("process", SCOPES, "How much to process.")
         self._shapes = self._layer_box(
             "rectangle in", "A shapes layer: its selected (or last) rectangle is used.", Shapes
+        )
+        self._exactness = choice_box(
+            "rectangle is",
+            EXACTNESS,
+            "Exact: the whole image goes through the network first, which takes as long as "
+            "deblurring most of it. Fast: only a sample of it does, to estimate the shape "
+            "attention (beta), which depends on the whole image; see the documentation for how "
+            "far results differ.",
         )
         self._left = self._layer_box("left view", "For dual-pixel models: the left view.")
         self._right = self._layer_box("right view", "For dual-pixel models: the right view.")
@@ -135,7 +147,7 @@ class DeblurWidget(DockedWidget):
     def _build(self) -> None:
         controls = [
             self._image, self._method, self._model, self._device, self._range, self._scope,
-            self._shapes, self._left, self._right,
+            self._shapes, self._exactness, self._left, self._right,
         ]  # fmt: skip
         recipe = group("recipe", self._recipe, self._apply)
         compare = group("compare", self._comparison)
@@ -148,7 +160,7 @@ class DeblurWidget(DockedWidget):
         self._image.visible = self._scope.value != "selected"
         takes_views = self._model_is_dual() or self._recipe_is_dual()
         self._left.visible = self._right.visible = takes_views
-        self._shapes.visible = self._scope.value == "rectangle"
+        self._shapes.visible = self._exactness.visible = self._scope.value == "rectangle"
 
     def _learn_configs(self, found: Choices) -> None:
         self._configs = found.configs
@@ -244,7 +256,8 @@ class DeblurWidget(DockedWidget):
             if self._method.value != "kpac":
                 raise ConfigError("the classical method takes whole slices: choose one of those")
             region = selected_rectangle(layer, self._shapes.layer)
-        pixels = Pixels(layer.name, data, self._options(layer), views, region)
+        sampled = self._exactness.value == "sampled"
+        pixels = Pixels(layer.name, data, self._options(layer), views, region, sampled)
         return Target(layer, scope, index, pixels)
 
     def _show_step(self, progress: LayerProgress) -> None:
@@ -282,6 +295,8 @@ class DeblurWidget(DockedWidget):
                 contrast_limits=(0, 5),
                 visible=False,
             )
+        if result.sampled:
+            run.said.append("Fast: beta was estimated from a sample of the image.")
 
     def _show_done(self, _: None) -> None:
         run = self._run

@@ -6,6 +6,7 @@ Not for: controls and results (deblur.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from napari.layers import Image
 from napari_kpac.core.errors import ConfigError, NotReadyError, for_people
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps, relay
-from napari_kpac.widgets import preferences
 from napari_kpac.widgets.layers import Part, Region, moved, placement, region_within
 
 STEPS_PER_LAYER = 1000
@@ -32,6 +32,8 @@ class Pixels:
     options: DeblurOptions
     views: tuple[Any, Any] | None = None
     region: Region | None = None
+    sampled: bool = False
+    """Whether a sample of the image stands for all of it, where only a region is wanted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,19 +98,10 @@ def deblur_pixels(pixels: Pixels) -> Steps[Any]:
     """Run the engine; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import Session, deblur_steps
 
-    preferences.apply_to_engine()
     if pixels.region is None:
         return (yield from deblur_steps(pixels.data, pixels.options, views=pixels.views))
-    session = Session(pixels.data, options=pixels.options, views=pixels.views)
-    try:
-        last = Progress(0, 1, "encode")
-        for done, tiles in session.encode_steps():
-            last = Progress(done, tiles + 1, "encode", session.note)
-            yield last
-        yield replace(last, stage="decode")
-        return session.render(region=pixels.region)
-    finally:
-        session.close()
+    with closing(Session(pixels.data, options=pixels.options, views=pixels.views)) as session:
+        return (yield from session.render_steps(region=pixels.region, sampled=pixels.sampled))
 
 
 def apply_recipe(path: Path, pixels: Pixels) -> Steps[Any]:
@@ -116,7 +109,6 @@ def apply_recipe(path: Path, pixels: Pixels) -> Steps[Any]:
     from napari_kpac.engine import load_recipe, replay_steps
     from napari_kpac.weights import load
 
-    preferences.apply_to_engine()
     recipe = load_recipe(path)
     own = pixels.options
     options = replace(recipe.options, device=own.device, memory=own.memory)

@@ -17,7 +17,7 @@ from qtpy.QtWidgets import QFileDialog
 
 from napari_kpac.core.errors import FileError, ImageError, KpacError, NotReadyError
 from napari_kpac.core.units import PIXEL, SECONDS, short_unit
-from napari_kpac.images import Metadata, description_of, open_image, start_image
+from napari_kpac.images import Location, Metadata, description_of, open_image, start_image
 from napari_kpac.widgets.dialogs import ask_save_name, with_ending
 from napari_kpac.widgets.layers import METADATA, is_split
 
@@ -169,7 +169,7 @@ def layer_metadata(shape: tuple[int, ...], attributes: dict[str, Any]) -> Metada
     return Metadata(axes=axes + "S" * rgb, scale=sizes, units=kinds)
 
 
-def read_result(path: Path) -> LayerTuple:
+def read_result(path: Location) -> LayerTuple:
     """Read an image file as a layer, with its scale, its units and the recipe that made it."""
     with open_image(path, whole=True) as image:
         pixels, about = np.asarray(image.array), image.metadata

@@ -31,13 +31,6 @@ def apply(options: Options) -> Options:
     return replace(chosen, memory=int(gigabytes * 1e9)) if gigabytes > 0 else chosen
 
 
-def apply_to_engine() -> None:
-    """Apply what is no option of an image; loads torch on first use, so call it in a thread."""
-    from napari_kpac.engine import memory
-
-    memory.keeping_enabled = bool(get("keep_memory", True))
-
-
 def device(chosen: str) -> str:
     """Return the device that was chosen, the preferred one instead of ``auto``."""
     return str(get("device", "auto") or "auto") if chosen == "auto" else chosen

@@ -19,9 +19,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from qtpy.QtCore import QObject, QTimer, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import (  # type: ignore[attr-defined]
+    QCoreApplication,
+    QEventLoop,
+    QObject,
+    QTimer,
+    Signal,
+)
 
-from napari_kpac.core.errors import for_people
+from napari_kpac.core.errors import KpacError, for_people
 from napari_kpac.core.progress import Steps
 
 NICENESS = 10
@@ -221,6 +227,24 @@ _started: set[_Work] = set()
 def _stop(works: list[_Work]) -> None:
     for work in works:
         work.stop()
+
+
+def run_in_worker(function: Callable[[], Any]) -> Any:
+    """Call a function in a worker as windows have them, wait for it and return what it returned.
+
+    For measurements; starts Qt where it does not run yet.
+    """
+    application = QCoreApplication.instance() or QCoreApplication([])
+    task, loop = Task(), QEventLoop(application)
+    found: list[Any] = []
+    errors: list[str] = []
+    task.failed.connect(errors.append)
+    task.ended.connect(loop.quit)
+    task.start(single(function), found.append)
+    loop.exec()
+    if errors:
+        raise KpacError(errors[0])
+    return found[0]
 
 
 class Latest(Task):

@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil, sqrt
 from typing import Any
 
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import CancelledError, KpacError, for_people
 from napari_kpac.core.options import DeblurOptions
-from napari_kpac.widgets import preferences
 from napari_kpac.widgets.layers import Region
 from napari_kpac.widgets.task import give_way
 
@@ -47,7 +47,6 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
     from napari_kpac.engine.arrays import as_array, layout_for
     from napari_kpac.engine.pixels import check_finite, resolve_range
 
-    preferences.apply_to_engine()
     array = as_array(data)
     layout = layout_for(array, options)
     check_finite(layout_for(array[index], options), (array[index],))
@@ -57,8 +56,24 @@ def open_session(data: Any, index: tuple[int, ...], options: DeblurOptions) -> A
 
 IDLE_S = 0.5
 """Without a request or another action of the user for this long, strips are measured."""
+FIRST_LOOK_PX = 1_000_000
+"""About what a screen shows of an image: so many pixels are rendered first."""
 MAX_WAIT_S = 30.0
 """How long the end of the program waits for a thread."""
+
+
+def first_look(session: Any, visible: Region | None) -> Any:
+    """Render what is on screen at about the resolution of a screen.
+
+    A large part is rendered at a fraction of its resolution; a small one at its own, without
+    the rest of the image.
+    """
+    height, width = session.size
+    top, bottom, left, right = visible or (0, height, 0, width)
+    pixels = (bottom - top) * (right - left)
+    if pixels > FIRST_LOOK_PX:
+        return session.render(region=visible, draft=max(2, ceil(sqrt(pixels / FIRST_LOOK_PX))))
+    return session.render(region=visible, sampled=True)
 
 
 class LiveRenderer(QObject):
@@ -75,9 +90,10 @@ class LiveRenderer(QObject):
     noted = Signal(str)
     """A note of the session, for example that memory ran short."""
 
-    def __init__(self, make_session: Callable[[], Any]) -> None:
+    def __init__(self, make_session: Callable[[], Any], visible: Region | None = None) -> None:
         super().__init__()
         self._make = make_session
+        self._visible = visible
         self._session: Any = None
         self._waiting: Request | None = None
         self._latest: Request | None = None
@@ -150,13 +166,7 @@ class LiveRenderer(QObject):
             self._session = self._make()
             del self._make  # it holds on to the image
             if not self._closing:
-                first, config = self._render(), self._session.config
-                self._emit(self.opened, first, config)
-                self._unmeasured = [
-                    (block, index)
-                    for block in range(1, config.blocks + 1)
-                    for index in range(1, len(config.dilations) + 1)
-                ]
+                self._open()
             if self._waiting is None and not self._closing:
                 # Make the first draft before anybody waits for it.
                 with suppress(KpacError):  # it comes again when a slider is moved
@@ -174,6 +184,21 @@ class LiveRenderer(QObject):
                 session, self._session = self._session, None
             if session is not None:
                 session.close()
+
+    def _open(self) -> None:
+        """Render for the first time; of a large image first a look at what is on screen."""
+        session, config = self._session, self._session.config
+        height, width = session.size
+        if height * width > FIRST_LOOK_PX:
+            self._emit(self.opened, first_look(session, self._visible), config)
+        if self._waiting is None:
+            with suppress(CancelledError):  # by a newer request, which is served next
+                self._emit(self.opened, self._render(), config)
+        self._unmeasured = [
+            (block, index)
+            for block in range(1, config.blocks + 1)
+            for index in range(1, len(config.dilations) + 1)
+        ]
 
     def _next(self) -> Request | None:
         """Wait for a request; None where there is time to measure, and when closed."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Steps
-from napari_kpac.widgets import preferences
 from napari_kpac.widgets.layers import find_layer, full_resolution
 from napari_kpac.widgets.mixer.layers import ImageSlice, ResultLayer
 from napari_kpac.widgets.run_panel import RunPanel
@@ -54,6 +53,5 @@ def _steps(data: Any, options: DeblurOptions, mix: Callable[[], Any]) -> Steps[t
     """Deblur a stack; returns its pixels and their record."""
     from napari_kpac.engine import deblur_steps
 
-    preferences.apply_to_engine()
     result = yield from deblur_steps(data, options, mix())
     return result.image, result.recipe.to_dict()

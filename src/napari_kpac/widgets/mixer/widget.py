@@ -168,7 +168,7 @@ class MixerWidget(DockedWidget):
         options = preferences.apply(DeblurOptions(model=self._model.value, rgb=rgb_option(layer)))
         self._opened = ImageSlice(self._viewer, layer, index, options)
         self._label_plane = None
-        renderer = LiveRenderer(lambda: open_session(data, index, options))
+        renderer = LiveRenderer(lambda: open_session(data, index, options), visible_region(layer))
         renderer.opened.connect(self._show_opened)
         renderer.rendered.connect(self._show_rendered)
         renderer.measured.connect(self._controls.show_effect)
