@@ -43,8 +43,11 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
-def relay(steps: Steps[T], change: Callable[[Progress], Progress]) -> Steps[T]:
-    """Take the steps of other work and yield them changed; returns its result."""
+def relay(steps: Steps[T], change: Callable[[Progress], Progress | None]) -> Steps[T]:
+    """Take the steps of other work and yield them changed, or not at all where that is None.
+
+    Returns the result of that work.
+    """
     with closing(steps):
         while True:
             try:
@@ -52,7 +55,9 @@ def relay(steps: Steps[T], change: Callable[[Progress], Progress]) -> Steps[T]:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            yield change(progress)
+            changed = change(progress)
+            if changed is not None:
+                yield changed
 
 
 class Catalogue:
