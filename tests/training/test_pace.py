@@ -34,7 +34,7 @@ def test_every_phase_is_measured(options):
     phases = [{"part": 0.5, "label": "a"}, {"part": 0.5, "label": "b", "crop_size": 64}]
     steps = measure_pace(options(steps=20, phases=phases, device="cpu"))
     said = []
-    pace = finish(relay(steps, lambda each: said.append(each)))
+    pace = finish(relay(steps, said.append))
     assert len(pace.steps) == 2
     assert min(*pace.steps, pace.validation) > 0
     timed = [each for each in said if "timing" in each.stage]
@@ -66,6 +66,17 @@ def test_a_measurement_that_is_closed_ends_its_processes(options, monkeypatch):
     steps.close()
     assert not any(child.is_running() for child in children)
     assert not remembered
+
+
+def test_both_ways_of_learning_are_measured(options, monkeypatch):
+    monkeypatch.setattr("napari_kpac.training.processes._speedups", {})
+    said = []
+    found = finish(relay(speedup(options(threads=0, device="cpu"), 2), said.append))
+    assert found > 0
+    assert {each.stage for each in said} == {
+        "measuring how fast 1 process would be", "measuring how fast 2 processes would be",
+    }  # fmt: skip
+    assert not our_processes()
 
 
 def test_what_was_measured_is_not_measured_again(options, monkeypatch):

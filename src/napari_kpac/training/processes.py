@@ -335,7 +335,9 @@ def _measure_rate(
     finally:
         for child in children:
             child.kill()
-            child.communicate()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
 
 
 def _start(
