@@ -9,6 +9,7 @@ import pytest
 from skimage import data
 
 from napari_kpac.core.errors import FileError
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets import open_folders
 from napari_kpac.datasets.pairs import CHECKED_PAIRS, Pair, check_aligned, misalignment
 from napari_kpac.optics import Aperture, defocus, radius_map
@@ -157,7 +158,7 @@ def test_all_bad_pairs_are_named_together():
         ]
     )
     with pytest.raises(FileError) as raised:
-        check_aligned(pairs, range(4))
+        finish(check_aligned(pairs, range(4)))
     text = str(raised.value)
     assert text.startswith("2 of 4 pairs that were looked at do not agree pixel by pixel; align")
     assert "\n  moved: the sharp image is shifted by about 8, 0 px (x, y)" in text
@@ -169,17 +170,17 @@ def test_only_the_pairs_that_are_meant_are_looked_at():
     bad = Pair("moved", cut("gravel"), cut("gravel", 8, 0))
     good = Pair("good", cut("coffee"), cut("coffee"))
     pairs = Listed([bad, good, good, bad])
-    check_aligned(pairs, [1, 2])
+    finish(check_aligned(pairs, [1, 2]))
     assert pairs.read == [1, 2]
-    check_aligned(pairs, [2])
+    finish(check_aligned(pairs, [2]))
     with pytest.raises(FileError, match="1 of 1 pairs"):
-        check_aligned(pairs, [3])
+        finish(check_aligned(pairs, [3]))
 
 
 def test_of_many_pairs_some_are_looked_at_from_first_to_last():
     flat = np.zeros((16, 16, 3), np.float32)
     pairs = Listed([Pair("flat", flat, flat)] * 500)
-    check_aligned(pairs, range(500))
+    finish(check_aligned(pairs, range(500)))
     assert len(pairs.read) == CHECKED_PAIRS
     assert (pairs.read[0], pairs.read[-1]) == (0, 499)
     assert np.diff(pairs.read).max() <= 17
@@ -190,7 +191,7 @@ def test_no_real_pair_is_refused():
     pairs = open_folders(REAL)
     found = {pairs.name(i): misalignment(pairs[i]) for i in range(len(pairs))}
     assert not {name: problem for name, problem in found.items() if problem}
-    check_aligned(pairs, range(len(pairs)))
+    finish(check_aligned(pairs, range(len(pairs))))
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real pairs are not at hand")
@@ -203,4 +204,4 @@ def test_real_pairs_that_are_mixed_up_are_refused():
         ]
     )
     with pytest.raises(FileError, match="of 10 pairs that were looked at"):
-        check_aligned(mixed, range(10))
+        finish(check_aligned(mixed, range(10)))

@@ -42,8 +42,7 @@ def press(widget, qtbot):
 
 
 def evaluate(widget, data, qtbot, **changes):
-    widget._controls.kind.value = "dpdd"
-    widget._controls.root.value = data
+    widget._controls.root.value = data  # recognised by what is in it
     widget._controls.methods.chosen = ("unsharp",)
     press(widget, qtbot)
     qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
@@ -98,20 +97,103 @@ def test_tables_sort_open_and_export(viewer, widget, data, qtbot, tmp_path):
     assert "report.html" in widget._message.text()
 
 
-def test_cancel_keeps_the_window_usable(widget, data, qtbot):
-    widget._controls.kind.value = "dpdd"
+def test_after_cancel_the_means_so_far_and_the_export_are_there(widget, data, qtbot, tmp_path):
     widget._controls.root.value = data
     widget._controls.methods.chosen = ("ebdb", "richardson-lucy", "wiener")
     press(widget, qtbot)
-    qtbot.waitUntil(lambda: widget._images.content.rowCount() >= 2, timeout=WAIT)
+    assert not widget._export.isEnabled()
+    assert widget._tabs.currentWidget() is widget._images  # rows come in there
+    # One image and a bit: input, the model and three methods.
+    qtbot.waitUntil(lambda: widget._images.content.rowCount() >= 6, timeout=WAIT)
+    press(widget, qtbot)
+    qtbot.waitUntil(widget._export.isEnabled, timeout=WAIT)
+    assert widget._message.text().startswith("Cancelled. The means are over the 1 image that")
+    rows = widget._images.content.rowCount()
+    assert 6 <= rows < 3 * 5
+    assert widget._panel.button.text() == "Evaluate"
+    means, images = widget._means, widget._images
+    assert widget._tabs.currentWidget() is means
+    methods = ["input", "tiny", "ebdb", "wiener", "richardson-lucy"]
+    assert means.column_texts(0)[:5] == methods
+    assert images.column_texts(1)[:5] == methods
+    assert means.column_texts(1)[:5] == images.column_texts(2)[:5]
+    assert means.column_texts(len(means.headings) - 1)[:5] == ["1"] * 5
+
+    widget.export(tmp_path / "out")
+    qtbot.waitUntil(lambda: "report.html" in widget._message.text(), timeout=WAIT)
+    with (tmp_path / "out" / "results.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == rows
+    # A complete evaluation takes its place.
+    widget._controls.methods.chosen = ()
     press(widget, qtbot)
     qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
-    assert widget._message.text() == "Cancelled."
-    assert widget._images.content.rowCount() < 3 * 5
-    assert widget._panel.button.text() == "Evaluate"
-    assert not widget._export.isEnabled()
-    evaluate(widget, data, qtbot)
     assert widget._export.isEnabled()
+    assert means.column_texts(len(means.headings) - 1)[:2] == ["3", "3"]
+
+
+def test_cancel_before_the_first_image_is_complete_leaves_an_empty_table(widget, data, qtbot):
+    widget._controls.root.value = data
+    widget._controls.methods.chosen = ("ebdb",)
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: widget._images.content.rowCount() >= 1, timeout=WAIT)
+    press(widget, qtbot)
+    qtbot.waitUntil(
+        lambda: not widget._panel.task.is_running and not widget._summariser.is_running,
+        timeout=WAIT,
+    )
+    if widget._images.content.rowCount() < 3:
+        assert widget._message.text() == "Cancelled."
+        assert not widget._export.isEnabled()
+
+
+def test_pairs_have_two_folders(widget, data, qtbot):
+    """As a person has them: blurred images here, sharp ones somewhere else."""
+    controls = widget._controls
+    assert not controls.sharp.visible
+    controls.kind.value = "pairs"
+    assert controls.sharp.visible
+    assert controls._form._labels[controls.root.native].text() == "blurred folder"
+    controls.root.value = data / "val_c" / "source"
+    controls.sharp.value = data / "val_c" / "target"
+    assert controls.kind.value == "pairs"
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
+    assert widget._means.column_texts(0)[:2] == ["input", "tiny"]
+    pairs = widget._means.column_texts(1)[:2]
+    # The same pairs in the folders of DPDD give the same figures.
+    controls.root.value = data
+    assert controls.kind.value == "dpdd"
+    assert not controls.sharp.visible
+    press(widget, qtbot)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
+    assert widget._means.column_texts(1)[:2] == pairs
+
+
+@pytest.mark.parametrize(
+    ("folders", "kind"),
+    [
+        (("test_c/source", "test_c/target"), "dpdd"),
+        (("blurred", "sharp"), "pairs"),
+        (("image", "gt"), "cuhk"),
+        (("anything",), "synthetic"),
+    ],
+)
+def test_what_a_folder_holds_is_recognised(widget, tmp_path, folders, kind):
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    widget._controls.root.value = tmp_path
+    assert widget._controls.kind.value == kind
+    assert widget._controls.fields["split"].value == ("test" if kind == "dpdd" else "val")
+
+
+def test_the_means_come_into_view_when_all_is_done(viewer, widget, data, qtbot):
+    viewer.window.resize(1000, 500)
+    widget._tabs.setCurrentWidget(widget._images)
+    evaluate(widget, data, qtbot)
+    assert widget._tabs.currentWidget() is widget._means
+    area = widget._scrolling
+    place = widget._tabs.mapTo(area.viewport(), QPoint(0, 0)).y()
+    assert 0 <= place < area.viewport().height()
 
 
 def test_mistakes_are_said_before_the_start(widget, qtbot, tmp_path):

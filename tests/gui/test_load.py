@@ -36,7 +36,9 @@ def is_shown(layer, wanted):
 
 
 # Two canvases that are drawn in one process crash Mesa's software renderer now and then, in the
-# midst of vispy's drawing; so in the quick run the second window is there but not drawn.
+# midst of vispy's drawing, without this plugin too (two plain viewers with images whose data is set
+# while the other is closed: a GLError in vispy's texture upload, three times of three); so in the
+# quick run the second window is there but not drawn.
 @pytest.mark.parametrize("drawn", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_two_viewers_do_not_disturb_each_other(make_napari_viewer, tiny_model, image, qtbot, drawn):
     images = [image, np.ascontiguousarray(image[::-1, ::-1])]

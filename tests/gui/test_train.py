@@ -1,5 +1,6 @@
 """The Train widget in a real window: runs from the first click to a model in the lists."""
 
+import re
 import sys
 import time
 from contextlib import suppress
@@ -15,12 +16,13 @@ from skimage import data
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
 from napari_kpac.images import read_image, write_image
-from napari_kpac.training import TrainOptions, resume, train
+from napari_kpac.training import PRESETS, TrainOptions, resume, train
+from napari_kpac.training.pace import measure_pace
 from napari_kpac.training.run_folder import RunFolder
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.train import TrainWidget
 from napari_kpac.widgets.train.run import MAX_POINTS, History, Line
-from napari_kpac.widgets.train.settings import ELSEWHERE, OWN, folded_options
+from napari_kpac.widgets.train.settings import ELSEWHERE, OWN, PRESET_CHOICES, folded_options
 from napari_kpac.widgets.train.widget import PREVIEW
 from tests.gui.conftest import WAIT, our_threads, result_of
 
@@ -49,6 +51,7 @@ def widget(viewer, qtbot, tiny_model, photos, tmp_path):
     viewer.window.add_dock_widget(made, name="Train", area="right")
     settings = made._settings
     qtbot.waitUntil(lambda: "tiny" in settings.start.choices, timeout=WAIT)
+    settings.preset.value = "default"  # from scratch
     for name, value in TINY.items():
         settings.fields[name].value = value
     settings.fields["steps"].value = 12
@@ -63,15 +66,15 @@ def widget(viewer, qtbot, tiny_model, photos, tmp_path):
 @pytest.fixture
 def slow_steps(monkeypatch):
     """Steps that are long enough to press a button in."""
-    from napari_kpac.training.loop import _Trainer
+    from napari_kpac.training.loop import Trainer
 
-    step = _Trainer._step
+    step = Trainer.step
 
     def slow(self, *given):
         time.sleep(0.1)
         return step(self, *given)
 
-    monkeypatch.setattr(_Trainer, "_step", slow)
+    monkeypatch.setattr(Trainer, "step", slow)
 
 
 def click(qtbot, button):
@@ -353,6 +356,114 @@ def test_presets_and_start_models_fill_in_the_rest(widget, qtbot):
     assert settings.chosen()[1].name == "run"
 
 
+def test_it_begins_with_the_default_model_and_the_preset_that_fine_tunes(
+    viewer, tiny_model, qtbot, photos, tmp_path
+):
+    made = TrainWidget(viewer)
+    viewer.window.add_dock_widget(made, name="Train", area="right")
+    settings = made._settings
+    assert (settings.preset.value, settings.start.value) == ("finetune", "default")
+    qtbot.waitUntil(lambda: bool(settings._configs), timeout=WAIT)
+    settings.source.root.value, settings.run.value = photos, tmp_path / "run"
+    options, _, _ = settings.chosen()
+    assert (options.start, options.steps, options.learning_rate) == ("default", 2000, 1e-4)
+    config = next(entry.config for entry in kpac.models() if entry.is_default)
+    assert (options.levels, options.blocks, options.channels) == (
+        config.levels, config.blocks, config.channels,
+    )  # fmt: skip
+    assert {value for _, value in PRESET_CHOICES} == set(PRESETS)
+    made.release()
+
+
+def test_the_expected_time_is_shown_before_the_start(
+    widget, qtbot, tmp_path, slow_steps, monkeypatch
+):
+    measured = []
+
+    def counted(options):
+        measured.append(options)
+        return measure_pace(options)
+
+    monkeypatch.setattr("napari_kpac.training.pace.measure_pace", counted)
+    expected = widget._expected
+    assert expected.isVisible()
+    widget._settings.fields["steps"].value = 499
+    qtbot.waitUntil(lambda: "Expected time: about" in expected.text(), timeout=WAIT)
+    assert "measured just now on this computer" in expected.text()
+    assert "499 steps" in expected.text()
+    assert not widget._panel.task.is_running
+    assert not (tmp_path / "run").exists()  # to measure writes nothing
+    # What the fixture makes every step take at least is in it.
+    (pace,) = expected._paces.values()
+    options = widget._settings.chosen()[0]
+    assert min(pace.steps) >= 0.1
+    assert pace.duration(options) >= 49.9
+    # More steps of the same need no other measurement.
+    widget._settings.fields["steps"].value = 36_000
+    qtbot.waitUntil(lambda: "36000 steps" in expected.text(), timeout=WAIT)
+    assert len(measured) == 1
+    hours = re.search(r"about ([\d.]+) h", expected.text())
+    assert float(hours[1]) >= 1
+    # Other crops do.
+    widget._settings.fields["crop_size"].value = 40
+    qtbot.waitUntil(lambda: len(measured) == 2, timeout=WAIT)
+    # Start needs the computer: the measurement stops, and the time left takes its place.
+    start(qtbot, widget)
+    assert not expected.task.is_running
+    assert not expected.isVisible()
+    qtbot.waitUntil(lambda: steps_done(widget) > 0, timeout=WAIT)
+    click(qtbot, widget._stop)
+    qtbot.waitUntil(lambda: idle(widget), timeout=WAIT)
+    assert expected.isVisible()
+
+
+def test_the_expected_time_says_early_what_is_wrong_with_the_data(widget, qtbot):
+    widget._settings.fields["crop_size"].value = 96
+    qtbot.waitUntil(lambda: "not known" in widget._expected.text(), timeout=WAIT)
+    assert "at least" in widget._expected.text()
+    widget._settings.source.root.line_edit.value = ""
+    qtbot.waitUntil(lambda: "data is chosen" in widget._expected.text(), timeout=WAIT)
+
+
+def test_the_expected_time_of_open_layers(viewer, widget, qtbot, photos, tmp_path):
+    stack = np.stack([read_image(path) for path in sorted(photos.iterdir())])
+    viewer.add_image(stack, name="stack", rgb=True)
+    widget._settings.source.kind.value = "layers"
+    qtbot.waitUntil(lambda: "Expected time: about" in widget._expected.text(), timeout=WAIT)
+    assert not (tmp_path / "run").exists()
+
+
+def test_looking_at_the_data_says_which_file_and_stops_at_once(
+    widget, qtbot, tmp_path, photos, monkeypatch
+):
+    pairs, looked = tmp_path / "pairs", []
+    for number in range(40):
+        for name in ("blurred", "sharp"):
+            write_image(pairs / name / f"{number:02d}.png", read_image(photos / "0.png"))
+
+    def slow(pair):
+        looked.append(pair.name)
+        time.sleep(0.1)
+        return ""
+
+    monkeypatch.setattr("napari_kpac.datasets.pairs.misalignment", slow)
+    widget._settings.source.root.value = pairs
+    assert widget._settings.source.kind.value == "pairs"  # by what is in it
+    said = []
+    widget._panel.task.progressed.connect(lambda _: said.append(widget._message.text()))
+    start(qtbot, widget)
+    qtbot.waitUntil(lambda: any("Comparing the images of" in text for text in said), timeout=WAIT)
+    assert any(text.startswith("Looking at 00.png (1 of 40)") for text in said)
+    assert widget._panel.bar.maximum() == 32
+    before = len(looked)
+    click(qtbot, widget._stop)
+    qtbot.waitUntil(lambda: idle(widget), timeout=WAIT)
+    assert len(looked) <= before + 1  # the one under way
+    assert widget._message.text() == "Stopped before the first step."
+    assert not (tmp_path / "run" / "options.json").exists()
+    assert widget._start.isEnabled()
+
+
 def test_every_option_has_its_place(widget):
     folded = [name for names in folded_options().values() for name in names]
     places = [*OWN, *ELSEWHERE, "steps", *folded]
@@ -372,6 +483,7 @@ def test_without_pyqtgraph_it_trains_without_curves(viewer, qtbot, monkeypatch, 
     made = TrainWidget(viewer)
     viewer.window.add_dock_widget(made, name="Train", area="right")
     assert any("pip install" in label.text() for label in made.findChildren(QLabel))
+    made._settings.preset.value = "default"
     made._settings.source.root.value = photos
     made._settings.run.value = tmp_path / "run"
     for name, value in TINY.items():

@@ -214,7 +214,7 @@ def test_training_and_evaluating_say_what_to_do(options, tmp_path, monkeypatch):
     steps = kpac.train(options(), tmp_path / "two")
     for _ in range(TINY["save_every"]):
         next(steps)
-    monkeypatch.setattr("napari_kpac.training.loop._Trainer._step", _out_of_memory)
+    monkeypatch.setattr("napari_kpac.training.loop.Trainer.step", _out_of_memory)
     with pytest.raises(kpac.KpacError, match="what was saved is kept"):
         next(steps)
     monkeypatch.undo()

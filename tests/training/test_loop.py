@@ -266,6 +266,7 @@ def test_a_process_that_cannot_begin_is_heard(options, photos, tmp_path, monkeyp
 def test_fabric_learns_the_same(options, tmp_path):
     """What several accelerators would use, on one CPU."""
     pytest.importorskip("lightning_fabric", reason="needs the extra train")
+    from napari_kpac.training.examples import open_data
     from napari_kpac.training.loop import run_with
     from napari_kpac.training.processes import FabricProcesses
     from napari_kpac.training.run_folder import RunFolder
@@ -273,7 +274,7 @@ def test_fabric_learns_the_same(options, tmp_path):
     given = options(device="cpu", devices=1)
     finish(train(given, tmp_path / "one"))
     folder = RunFolder(tmp_path / "other")
-    finish(run_with(given, folder, FabricProcesses(given), resumed=False))
+    finish(run_with(given, folder, FabricProcesses(given), open_data(given), resumed=False))
     assert equal(tmp_path / "one", tmp_path / "other")
 
 

@@ -64,16 +64,18 @@ def register(commands: Commands) -> None:
 
 def _train(given: argparse.Namespace) -> int:
     from napari_kpac.cli.common import given_options
-    from napari_kpac.training import TrainOptions, preset, resume, train
+    from napari_kpac.training import TrainOptions, preset
+    from napari_kpac.training.loop import train_steps
+    from napari_kpac.training.run_folder import RunFolder
 
     changes = given_options(given, TrainOptions)
     try:
         if given.resume is not None:
             if changes or given.output is not None:
                 raise ConfigError("a run is resumed with the options that it has: give no others")
-            steps = resume(given.resume)
+            steps = train_steps(RunFolder(given.resume).options(), given.resume, resume=True)
         else:
-            steps = train(preset(given.preset, **changes), given.output)
+            steps = train_steps(preset(given.preset, **changes), given.output)
     except ConfigError as error:
         print(f"napari-kpac train: {for_people(error)}", file=sys.stderr)
         return MISTAKE
@@ -93,26 +95,31 @@ def _followed(steps: Steps[Trained], *, as_json: bool) -> Trained | None:
     """Run to the end, or to the end of the step in which an interrupt comes."""
     from tqdm import tqdm
 
+    from napari_kpac.training import TrainProgress
+
     with (
         _interrupts() as stop,
         tqdm(desc="train", unit="step", leave=False, disable=not sys.stderr.isatty()) as bar,
     ):
         while True:
             try:
-                progress: TrainProgress = next(steps)  # type: ignore[assignment]
+                progress = next(steps)
             except StopIteration as finished:
                 trained: Trained = finished.value
                 return trained
             except CancelledError:  # another process of the same run was interrupted
                 return None
+            step = progress if isinstance(progress, TrainProgress) else None
             bar.total = progress.total
-            bar.set_postfix_str(f"loss {progress.loss:.4f}", refresh=False)
+            bar.set_postfix_str(f"loss {step.loss:.4f}" if step else progress.stage, refresh=False)
             bar.update(progress.done - bar.n)
-            if progress.scores is not None and not as_json:
-                tqdm.write(_line(progress))
+            if step and step.scores is not None and not as_json:
+                tqdm.write(_line(step))
                 sys.stdout.flush()
             if stop:
                 steps.close()
+                if step is None:
+                    raise KeyboardInterrupt
                 return None
 
 

@@ -1,6 +1,7 @@
 """The errors that the package raises on purpose, with their section of the documentation.
 
-Each class has a section of the troubleshooting page, whose anchor follows from its name.
+Each class has a section of the troubleshooting page, whose anchor follows from its name; some
+messages have a section of another page.
 
 Not for: bugs. Those surface as ordinary Python exceptions.
 """
@@ -10,6 +11,17 @@ from importlib import import_module
 from typing import Any
 
 PAGE = "docs/troubleshooting.md"
+PLACES = {
+    "do not agree pixel by pixel": "docs/howto/training.md#bad-input",
+    "pair must agree pixel by pixel": "docs/howto/training.md#bad-input",
+    "holds a run already": "docs/howto/training.md#the-folder-of-a-run",
+    "no data to train on": "docs/howto/training.md#what-to-learn-from",
+    "the loss is": "docs/howto/training.md#when-it-does-not-learn",
+    "needs folders called": "docs/howto/evaluation.md#data",
+    "views of a dual-pixel camera": "docs/howto/dual-pixel.md",
+    "needs dual-pixel views": "docs/howto/dual-pixel.md",
+}
+"""What messages say for which another page helps more, and its section."""
 
 
 class KpacError(Exception):
@@ -21,7 +33,7 @@ class KpacError(Exception):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
-        self.add_note(f"See {self.section()}")
+        self.add_note(f"See {self.place()}")
 
     @classmethod
     def section(cls) -> str:
@@ -30,6 +42,11 @@ class KpacError(Exception):
             return PAGE
         words = re.findall("[A-Z][a-z]*", cls.__name__.removesuffix("Error"))
         return f"{PAGE}#{'-'.join(words).lower()}"
+
+    def place(self) -> str:
+        """Return the section that helps with this message: its own, or that of its class."""
+        text = str(self)
+        return next((place for said, place in PLACES.items() if said in text), self.section())
 
 
 class ConfigError(KpacError, ValueError):
@@ -95,7 +112,13 @@ def for_people(error: BaseException) -> str:
         return ": ".join(filter(None, (type(error).__name__, str(error))))
     text = str(error)
     gap = "\n" if "\n" in text else " "
-    return f"{text}{gap}(see {error.section()})"
+    return f"{text}{gap}(see {error.place()})"
+
+
+def split_place(text: str) -> tuple[str, str]:
+    """Return a message of :func:`for_people` without its section, and the section, if any."""
+    found = re.search(r"\s\(see (docs/[\w/.-]+(?:#[\w-]+)?)\)$", text)
+    return (text[: found.start()], found[1]) if found else (text, "")
 
 
 def require(module: str, extra: str, what: str) -> Any:

@@ -44,8 +44,11 @@ def finish(steps: Generator[Any, None, T]) -> T:
             return result
 
 
-def relay(steps: Generator[Event, None, T], change: Callable[[Event], Progress]) -> Steps[T]:
-    """Take the steps of other work and yield a progress for each; returns its result."""
+def relay(steps: Generator[Event, None, T], change: Callable[[Event], Progress | None]) -> Steps[T]:
+    """Take the steps of other work and yield a progress for each, or none where that is None.
+
+    Returns the result of that work.
+    """
     with closing(steps):
         while True:
             try:
@@ -53,7 +56,9 @@ def relay(steps: Generator[Event, None, T], change: Callable[[Event], Progress])
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            yield change(progress)
+            changed = change(progress)
+            if changed is not None:
+                yield changed
 
 
 class Catalogue:

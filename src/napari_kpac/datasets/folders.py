@@ -15,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_kpac.core.errors import ConfigError, FileError, KpacError
+from napari_kpac.core.progress import Steps, finish
+from napari_kpac.datasets.layout import FOLDERS, IMAGES, MASKS, folders_of_pairs, splits_of
 from napari_kpac.datasets.matching import (
+    Measure,
     Problems,
     check_problems,
     choose_split,
@@ -23,14 +26,12 @@ from napari_kpac.datasets.matching import (
     match,
     match_stems,
     same_size,
+    sound_steps,
 )
 from napari_kpac.datasets.options import SPLITS, BlurredAs, DataOptions, check_blurred_as
-from napari_kpac.datasets.pairs import Floats, Pair, Pairs, radius_size, read_radius, read_rgb
+from napari_kpac.datasets.pairs import Floats, Pair, radius_size, read_radius, read_rgb
 from napari_kpac.images import image_size, list_images, read_mask
 from napari_kpac.optics.pixels import MIN_SIDE_PX, to_unit
-
-FOLDERS = (("source", "target"), ("blurred", "sharp"), ("blur", "sharp"), ("input", "target"))
-"""What the two folders of pairs may be called where only the folder above them is given."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,13 @@ class PairFiles:
     views: tuple[Path, Path] | None = None
     radius: Path | None = None
 
-    def is_sound(self, problems: Problems, smallest: int) -> bool:
-        """Return True if all files can be read and have one size; others become problems."""
+    def measures(self) -> dict[Path, Measure]:
+        """Return how the size of each file is read."""
         images = (self.blurred, self.sharp, *(self.views or ()))
-        measures = dict.fromkeys(images, image_size)
+        measures: dict[Path, Measure] = dict.fromkeys(images, image_size)
         if self.radius is not None:
             measures[self.radius] = radius_size
-        return same_size(measures, problems, smallest)
+        return measures
 
     def read(self, bits: int) -> Pair:
         """Read the pair."""
@@ -78,20 +79,17 @@ class FilePairs:
     def __init__(
         self,
         files: Sequence[PairFiles],
-        problems: Problems,
+        skipped: Problems,
         *,
         dual: bool = False,
         bits: int = 8,
-        skip_bad: bool = False,
-        smallest: int = MIN_SIDE_PX,
     ) -> None:
         if bits not in (8, 16):
             raise ConfigError(f"images are read with 8 or 16 bits, not {bits}")
         self.dual = dual
         self.bits = bits
-        self._files = [pair for pair in files if pair.is_sound(problems, smallest)]
-        check_problems(problems, skip_bad=skip_bad, left=len(self._files))
-        self.skipped = problems
+        self._files = files
+        self.skipped = skipped
 
     def __len__(self) -> int:
         return len(self._files)
@@ -138,11 +136,18 @@ def open_dpdd(
     FileError
         If a folder is missing or files cannot be used; all of them are named.
     """
+    return finish(
+        _dpdd_steps(root, split, dual=dual, bits=bits, skip_bad=skip_bad, smallest=smallest)
+    )
+
+
+def _dpdd_steps(root: Path, split: str, *, dual: bool, **how: Any) -> Steps[FilePairs]:
+    """Open one split of DPDD, yielding after each pair."""
     if split not in SPLITS:
         raise ConfigError(f"no split is called {split!r}; choose one of {', '.join(SPLITS)}")
     centre = root / f"{split}_c"
     if not centre.is_dir():
-        there = [name for name in SPLITS if (root / f"{name}_c").is_dir()]
+        there = splits_of(root)
         raise FileError(
             f"there is no folder {centre}; {root} holds "
             + (f"the splits {', '.join(there)}" if there else "no split of DPDD")
@@ -167,7 +172,7 @@ def open_dpdd(
         for path in sources
         if str(path) not in problems
     ]
-    return FilePairs(files, problems, dual=dual, bits=bits, skip_bad=skip_bad, smallest=smallest)
+    return (yield from _sound_pairs(files, problems, dual=dual, **how))
 
 
 def open_folders(
@@ -206,10 +211,17 @@ def open_folders(
     ConfigError
         If the manifest has no pairs of the split.
     """
+    how = {"bits": bits, "skip_bad": skip_bad, "smallest": smallest}
+    return finish(_folders_steps(blurred, sharp, split=split, **how))
+
+
+def _folders_steps(
+    blurred: Path, sharp: Path | None, *, split: str | None, **how: Any
+) -> Steps[FilePairs]:
+    """Open pairs in two folders, yielding after each pair."""
     root = blurred
     if sharp is None:
-        both = [(root / one, root / other) for one, other in FOLDERS]
-        found = [pair for pair in both if all(folder.is_dir() for folder in pair)]
+        found = folders_of_pairs(root)
         if len(found) != 1:
             known = ", ".join(" and ".join(names) for names in FOLDERS)
             problem = (
@@ -221,11 +233,33 @@ def open_folders(
     matched = match(find_images(blurred), find_images(sharp), problems)
     chosen = matched if split is None else choose_split(matched, root, split)
     files = [PairFiles(path, matched[path]) for path in chosen]
-    return FilePairs(files, problems, bits=bits, skip_bad=skip_bad, smallest=smallest)
+    return (yield from _sound_pairs(files, problems, **how))
 
 
-def open_pairs(options: DataOptions, *, by_manifest: bool = False) -> Pairs:
+def _sound_pairs(
+    files: Sequence[PairFiles],
+    problems: Problems,
+    *,
+    dual: bool = False,
+    bits: int,
+    skip_bad: bool,
+    smallest: int,
+) -> Steps[FilePairs]:
+    measures = {pair: pair.measures() for pair in files}
+    sound = yield from sound_steps(measures, problems, smallest, skip_bad=skip_bad)
+    return FilePairs(sound, problems, dual=dual, bits=bits)
+
+
+def open_pairs(options: DataOptions, *, by_manifest: bool = False) -> FilePairs:
     """Open a dataset of pairs; problems with its files are raised at once.
+
+    See :func:`open_pairs_steps` for the parameters.
+    """
+    return finish(open_pairs_steps(options, by_manifest=by_manifest))
+
+
+def open_pairs_steps(options: DataOptions, *, by_manifest: bool = False) -> Steps[FilePairs]:
+    """Open a dataset of pairs, yielding after each pair; problems with its files are raised.
 
     Parameters
     ----------
@@ -239,10 +273,11 @@ def open_pairs(options: DataOptions, *, by_manifest: bool = False) -> Pairs:
         name: getattr(options, name) for name in ("bits", "skip_bad", "smallest")
     }
     if options.kind == "dpdd":
-        return open_dpdd(root, options.split, dual=options.dual, **how)
+        return (yield from _dpdd_steps(root, options.split, dual=options.dual, **how))
     if options.kind == "pairs":
         sharp = None if options.sharp is None else Path(options.sharp)
-        return open_folders(root, sharp, split=options.split if by_manifest else None, **how)
+        split = options.split if by_manifest else None
+        return (yield from _folders_steps(root, sharp, split=split, **how))
     raise ConfigError(f"a {options.kind} dataset has no pairs to open; choose dpdd or pairs")
 
 
@@ -285,8 +320,8 @@ def open_cuhk(
     root: Path,
     *,
     blurred: BlurredAs,
-    images: str | Path = "image",
-    masks: str | Path = "gt",
+    images: str | Path = IMAGES,
+    masks: str | Path = MASKS,
     prefix: str = "",
     skip_bad: bool = False,
 ) -> MaskedImages:

@@ -9,9 +9,11 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from napari_kpac.core.errors import ConfigError, FileError, KpacError
 from napari_kpac.core.files import read_text
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.images import list_images
 from napari_kpac.optics.pixels import MIN_SIDE_PX
 
@@ -21,6 +23,7 @@ MAX_MANIFEST_BYTES = 100_000_000
 MAX_NAMED_FILES = 10
 """Files that one message names at most."""
 
+T = TypeVar("T")
 Problems = dict[str, str]
 """Files that cannot be used and why, gathered so that one message can name them all."""
 Measure = Callable[[Path], tuple[int, int]]
@@ -57,6 +60,26 @@ def same_size(
         if text != expected:
             problems.setdefault(str(path), f"is {text} pixels, but {first} is {expected}")
     return not any(str(path) in problems for path in measures)
+
+
+def sound_steps(
+    items: Mapping[T, Mapping[Path, Measure]],
+    problems: Problems,
+    smallest: int = MIN_SIDE_PX,
+    *,
+    skip_bad: bool,
+) -> Steps[list[T]]:
+    """Check the files of each item by their headers, yielding after each; return the sound items.
+
+    Files that cannot be used become problems, and raise at the end unless they may be skipped.
+    """
+    sound = []
+    for done, (item, measures) in enumerate(items.items(), start=1):
+        if same_size(measures, problems, smallest):
+            sound.append(item)
+        yield Progress(done, len(items), f"looking at {next(iter(measures)).name}")
+    check_problems(problems, skip_bad=skip_bad, left=len(sound))
+    return sound
 
 
 def find_images(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from skimage.transform import resize
 
 from napari_kpac.core.errors import FileError, ImageError, KpacError
 from napari_kpac.core.files import replacing
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets.options import Augmentation
 from napari_kpac.images import description_of, image_size, read_image
 from napari_kpac.optics.pixels import from_unit, to_unit
@@ -150,14 +151,19 @@ def _no_map(path: Path, why: object) -> FileError:
     return FileError(f"{path} is no radius map: {why}; make it again")
 
 
-def check_aligned(pairs: Pairs, indices: Sequence[int]) -> None:
-    """Raise a FileError that names all pairs whose images are shifted or show different scenes."""
+def check_aligned(pairs: Pairs, indices: Sequence[int]) -> Steps[None]:
+    """Look at pairs, yielding after each, and raise if images are shifted or show other scenes.
+
+    The FileError at the end names all such pairs.
+    """
     places = np.unique(np.linspace(0, len(indices) - 1, CHECKED_PAIRS).round().astype(int))
     found = []
-    for index in (indices[place] for place in places):
+    for done, index in enumerate((indices[place] for place in places), start=1):
+        name = pairs.name(index)
         problem = misalignment(pairs[index])
         if problem:
-            found.append(f"{pairs.name(index)}: {problem}")
+            found.append(f"{name}: {problem}")
+        yield Progress(done, len(places), f"comparing the images of {name}")
     if found:
         raise FileError(
             f"{len(found)} of {len(places)} pairs that were looked at do not agree pixel by pixel;"

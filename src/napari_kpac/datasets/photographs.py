@@ -21,7 +21,8 @@ from skimage.transform import resize
 from torch.nn.functional import interpolate
 
 from napari_kpac.core.errors import ConfigError, FileError
-from napari_kpac.datasets.matching import Problems, check_problems, choose_split, same_size
+from napari_kpac.core.progress import Steps
+from napari_kpac.datasets.matching import Measure, Problems, choose_split, sound_steps
 from napari_kpac.datasets.options import DefocusOptions, SensorOptions
 from napari_kpac.datasets.pairs import Floats, Pair, read_rgb
 from napari_kpac.images import image_size, list_images
@@ -102,25 +103,16 @@ PLAIN = Blurring(noise_probability=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0
 class Photographs:
     """Sharp photographs, of which any number of different crops can be made into pairs.
 
-    All must be readable, and have room for crops of ``size`` with a blur of ``max_radius``; with
-    ``skip_bad`` the others are left out, and are in ``skipped``.
+    Attributes
+    ----------
+    skipped
+        Files that could not be used, and why.
     """
 
-    def __init__(
-        self,
-        photos: Sequence[Path],
-        *,
-        size: int = 1,
-        max_radius: float = 0.0,
-        skip_bad: bool = False,
-    ) -> None:
+    def __init__(self, photos: Sequence[Path], skipped: Problems | None = None) -> None:
         self._kept: OrderedDict[Path, npt.NDArray[np.uint8]] = OrderedDict()
-        needed = size + 2 * _margin(max_radius)
-        self.skipped: Problems = {}
-        self.photos = [
-            photo for photo in photos if same_size({photo: image_size}, self.skipped, needed)
-        ]
-        check_problems(self.skipped, skip_bad=skip_bad, left=len(self.photos))
+        self.photos = list(photos)
+        self.skipped = skipped or {}
 
     def crop(
         self,
@@ -218,6 +210,21 @@ class Photographs:
         ):
             self._kept.popitem(last=False)
         return pixels
+
+
+def open_photographs(
+    photos: Sequence[Path], *, size: int = 1, max_radius: float = 0.0, skip_bad: bool = False
+) -> Steps[Photographs]:
+    """Open photographs, yielding after each.
+
+    All must be readable, and have room for crops of ``size`` with a blur of ``max_radius``; with
+    ``skip_bad`` the others are left out.
+    """
+    skipped: Problems = {}
+    measures: dict[Path, dict[Path, Measure]] = {photo: {photo: image_size} for photo in photos}
+    needed = size + 2 * _margin(max_radius)
+    sound = yield from sound_steps(measures, skipped, needed, skip_bad=skip_bad)
+    return Photographs(sound, skipped)
 
 
 def _stored(

@@ -267,6 +267,9 @@ class EvaluateProgress(Progress):
     """One more row is there."""
 
     row: Row | None = None
+    study: Study | None = None
+    results: Results | None = None
+    """What was measured so far, for :func:`evaluated_so_far`."""
 
 
 @dataclass(frozen=True)
@@ -312,12 +315,29 @@ def evaluate(options: EvaluateOptions, output: Path | None = None) -> Steps[Eval
         image, method, _ = key
         if results.find(key) is None:
             with explaining_shortage(f"{method} on {image}"):
-                row = study.measure(index)
-            results.add(row)
+                results.add(study.measure(index))
         stage = f"{image}: {method}"
-        yield EvaluateProgress(index + 1, len(study.keys), stage, row=results.find(key))
+        row = results.find(key)
+        yield EvaluateProgress(index + 1, len(study.keys), stage, "", row, study, results)
     found = Evaluation(study, results, summarise(results))
     return found if output is None else (yield from _with_report(found, output))
+
+
+def evaluated_so_far(last: EvaluateProgress) -> Evaluation | None:
+    """Return what an evaluation that was closed after this step has measured.
+
+    The means are over images of which every row is there, so that all methods are compared on
+    the same ones; None before the first such image.
+    """
+    study, results = last.study, last.results
+    if results is None or not isinstance(study, PairStudy | BlurStudy):
+        return None
+    missing = {key[0] for key in study.keys if results.find(key) is None}
+    complete = Results(results.columns)
+    for row in results.rows:
+        if row.image not in missing:
+            complete.add(replace(row, samples=results.samples(row)))
+    return Evaluation(study, results, summarise(complete)) if complete.rows else None
 
 
 def export_steps(found: Evaluation, output: Path) -> Steps[Evaluation]:

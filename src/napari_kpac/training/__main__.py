@@ -22,6 +22,7 @@ from napari_kpac.core.errors import CancelledError, for_people
 from napari_kpac.core.options import select_options
 from napari_kpac.core.progress import finish
 from napari_kpac.network import KPACConfig, build
+from napari_kpac.training.examples import open_data_steps
 from napari_kpac.training.loop import run_with
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import CoreProcesses, Processes
@@ -38,7 +39,9 @@ def work(run: str, rank: str, store: str, how: str) -> int:
     try:
         options = folder.options()
         cores = CoreProcesses(options, int(rank), store)
-        finish(run_with(options, folder, cores, resumed=how == "resumed"))
+        # The first process has compared the images of pairs.
+        data = finish(open_data_steps(options, compare=False))
+        finish(run_with(options, folder, cores, data, resumed=how == "resumed"))
     except CancelledError:
         return 0
     except Exception as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -18,16 +18,17 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.options import select_options
+from napari_kpac.core.progress import Steps, finish
 from napari_kpac.core.units import spread_radius
-from napari_kpac.datasets.folders import open_pairs
+from napari_kpac.datasets.folders import FilePairs, open_pairs_steps
 from napari_kpac.datasets.matching import read_splits
 from napari_kpac.datasets.options import Augmentation, DataOptions
-from napari_kpac.datasets.pairs import Floats, Pair, Pairs, augment, check_aligned
+from napari_kpac.datasets.pairs import Floats, Pair, augment, check_aligned
 from napari_kpac.datasets.photographs import (
     PLAIN,
     Blurring,
-    Photographs,
     find_photos,
+    open_photographs,
     photos_of_split,
 )
 from napari_kpac.training.losses import steered_target, strength
@@ -244,15 +245,28 @@ def as_alpha_sees(mask: Tensor, cell: int) -> Tensor:
 
 def open_data(options: TrainOptions) -> Data:
     """Open what the options name; problems with it are raised before anything is trained."""
+    return finish(open_data_steps(options))
+
+
+def open_data_steps(options: TrainOptions, *, compare: bool = True) -> Steps[Data]:
+    """Open what the options name, yielding after each file that was looked at.
+
+    Parameters
+    ----------
+    options
+        What is trained.
+    compare
+        Whether the images of pairs are compared, which takes longer than all else.
+    """
     if not options.root:
         raise ConfigError("no data to train on: name its folder as root")
     size = max(phase.options.crop_size for phase in options.schedule())
     if options.kind == "synthetic":
-        return _open_mixed(options, size)
-    return _joined([_open_pairs(options, options.kind, root, size) for root in options.root])
+        return (yield from _open_mixed(options, size, compare=compare))
+    return (yield from _open_all_pairs(options, options.kind, options.root, size, compare=compare))
 
 
-def _open_mixed(options: TrainOptions, size: int) -> Data:
+def _open_mixed(options: TrainOptions, size: int, *, compare: bool) -> Steps[Data]:
     """Open photographs, and the pairs that are mixed in."""
     if options.pairs_root and options.dual:
         raise ConfigError(
@@ -267,13 +281,13 @@ def _open_mixed(options: TrainOptions, size: int) -> Data:
             split = photos_of_split(root, "train"), photos_of_split(root, "val")
         for part, photos in zip(parts, split, strict=True):
             part += photos
-    train, held = (
-        Photographs(part, size=size, max_radius=max_radius, skip_bad=options.skip_bad)
-        for part in parts
-    )
+    how: Any = {"size": size, "max_radius": max_radius, "skip_bad": options.skip_bad}
+    train = yield from open_photographs(parts[0], **how)
+    held = yield from open_photographs(parts[1], **how)
     pairs = None
     if options.pairs_root:
-        pairs = _joined([_open_pairs(options, "pairs", root, size) for root in options.pairs_root])
+        roots = options.pairs_root
+        pairs = yield from _open_all_pairs(options, "pairs", roots, size, compare=compare)
 
     def crop(rng: np.random.Generator, now: TrainOptions) -> Pair:
         content = _content(rng, now)
@@ -312,22 +326,35 @@ def _content(rng: np.random.Generator, options: TrainOptions) -> str:
     return SHARES[min(int(np.searchsorted(edges, rng.uniform(), side="right")), len(SHARES) - 1)]
 
 
-def _open_pairs(options: TrainOptions, kind: TrainKind, root: str, size: int) -> Data:
+def _open_all_pairs(
+    options: TrainOptions, kind: TrainKind, roots: Sequence[str], size: int, *, compare: bool
+) -> Steps[Data]:
+    """Open the pairs of several folders."""
+    parts = []
+    for root in roots:
+        parts.append((yield from _open_pairs(options, kind, root, size, compare=compare)))
+    return _joined(parts)
+
+
+def _open_pairs(
+    options: TrainOptions, kind: TrainKind, root: str, size: int, *, compare: bool
+) -> Steps[Data]:
     """Open the pairs of one folder, which must have room for crops of ``size``."""
     has_splits = kind == "dpdd" or read_splits(Path(root)) is not None
 
-    def opened(split: str) -> Pairs:
+    def opened(split: str) -> Steps[FilePairs]:
         how = select_options(DataOptions, options, kind=kind, root=root, split=split, smallest=size)
-        return open_pairs(how, by_manifest=has_splits)
+        return open_pairs_steps(how, by_manifest=has_splits)
 
-    train = held = opened("train")
+    train = held = yield from opened("train")
     if has_splits:
-        held = opened("val")
+        held = yield from opened("val")
         indices = list(range(len(train))), list(range(len(held)))
     else:
         indices = _parted(range(len(train)), options.validation_share)
-    check_aligned(train, indices[0])
-    check_aligned(held, indices[1])
+    if compare:
+        yield from check_aligned(train, indices[0])
+        yield from check_aligned(held, indices[1])
 
     def crop(rng: np.random.Generator, now: TrainOptions) -> Pair:
         noisy = now.kind != "synthetic" or rng.uniform() < now.noise_probability
@@ -339,8 +366,7 @@ def _open_pairs(options: TrainOptions, kind: TrainKind, root: str, size: int) ->
         return augment(held[indices[1][index % len(indices[1])]], how, rng)
 
     about = f"{len(indices[0])} pairs ({kind}, {Path(root).name})"
-    skipped = {**getattr(train, "skipped", {}), **getattr(held, "skipped", {})}
-    return Data(crop, validation, about, skipped)
+    return Data(crop, validation, about, {**train.skipped, **held.skipped})
 
 
 def _joined(parts: Sequence[Data]) -> Data:

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from napari_kpac.core.allocator import keeping_memory
 from napari_kpac.core.errors import CancelledError, FileError, TrainingError
-from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.core.progress import Progress, Steps, relay
 from napari_kpac.engine.device import using_threads
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.network import KPACNet
-from napari_kpac.training.examples import Data, open_data
+from napari_kpac.training.examples import Data, open_data_steps
 from napari_kpac.training.losses import PerceptualLoss, attention_loss, mean_absolute_error
 from napari_kpac.training.options import Phase, TrainOptions
 from napari_kpac.training.processes import Processes, join
@@ -97,31 +97,42 @@ def train(
     WeightsError
         If the second phase needs VGG-19 weights and there are none.
     """
+    steps = train_steps(options, run, resume=resume)
+    return (yield from relay(steps, lambda each: each if isinstance(each, TrainProgress) else None))
+
+
+def train_steps(
+    options: TrainOptions, run: str | Path | None = None, *, resume: bool = False
+) -> Steps[Trained]:
+    """Train a network as :func:`train` does, and yield plain progress before the first step, too.
+
+    That is for each file that is looked at, and while processes are started.
+    """
     folder = RunFolder(run or Path("runs") / options.name)
-    options, processes = join(options)
-    return (yield from run_with(options, folder, processes, resumed=resume))
+    data = yield from open_data_steps(options)
+    options, processes = yield from join(options)
+    return (yield from run_with(options, folder, processes, data, resumed=resume))
 
 
 def run_with(
-    options: TrainOptions, folder: RunFolder, processes: Processes, *, resumed: bool
+    options: TrainOptions, folder: RunFolder, processes: Processes, data: Data, *, resumed: bool
 ) -> Steps[Trained]:
     """Run the part of one process in a run."""
     with using_threads(processes.threads or None):
-        data = open_data(options)
         perceptual = PerceptualLoss(options.vgg) if options.fine_steps else None
         leading = processes.rank == 0
         if leading and not resumed:
             folder.begin(options)
         try:
-            processes.begin(folder.path, resumed=resumed)
+            yield from processes.begin(folder.path, resumed=resumed)
             advice = (
                 f"train with a smaller batch_size (now {options.batch_size}) or crop_size (now"
                 f" {options.crop_size}); what was saved is kept"
             )
             with keeping_memory(), explaining_shortage("this run", advice):
-                trainer = _Trainer(options, folder, processes, data, perceptual)
+                trainer = Trainer(options, folder, processes, data, perceptual)
                 return (yield from trainer.go(resumed))
-        except Exception:
+        except BaseException:  # to be closed before the first step as well
             if leading and not resumed:
                 folder.clear()
             raise
@@ -147,7 +158,7 @@ def read_trained(run: str | Path) -> Network:
     return net.requires_grad_(False).eval()
 
 
-class _Trainer:
+class Trainer:
     """A run at work."""
 
     def __init__(
@@ -171,6 +182,7 @@ class _Trainer:
         self.attention = attention_shape(self.net)
 
     def go(self, resumed: bool) -> Steps[Trained]:
+        """Learn to the end."""
         options = self.options
         if resumed:
             self.counters = load_state(self.folder.state, self.net, self.optimiser, self.average)
@@ -186,7 +198,7 @@ class _Trainer:
                 phase = next(phase for phase in self.phases if counters.step < phase.end)
                 rate = learning_rate_at(counters.step - phase.begin, phase.options)
                 set_learning_rate(optimiser, rate, phase.options.attention_learning_rate)
-                loss, alphas = self._step(learner, optimiser, phase)
+                loss, alphas = self.step(learner, optimiser, phase)
                 self.average.update(self.net, counters.step)
                 counters.step += 1
                 step = counters.step
@@ -232,7 +244,7 @@ class _Trainer:
                 metrics.close()
         return Trained(self.folder.path, self.folder.path / BEST, counters.step, self.scores)
 
-    def _step(
+    def step(
         self, learner: torch.nn.Module, optimiser: torch.optim.Optimizer, phase: Phase
     ) -> tuple[float, tuple[tuple[float, ...], ...]]:
         """Learn from one batch; returns the error and the mean of every alpha."""

@@ -26,6 +26,7 @@ from torch._C._distributed_c10d import FileStore, ProcessGroupGloo
 
 from napari_kpac.core.allocator import allocator_environment
 from napari_kpac.core.errors import ConfigError, TrainingError
+from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.engine.device import resolve
 from napari_kpac.engine.precision import try_bfloat16
 from napari_kpac.training.options import TrainOptions
@@ -40,6 +41,16 @@ MIN_MEASURED_STEPS = 500
 """Shorter runs are over before a measurement of speed pays."""
 MEASUREMENT_S = 300
 """Seconds after which a measurement of speed is given up."""
+POLL_S = 0.05
+"""Seconds between two looks at other processes."""
+
+DECIDING = (
+    "batch_size", "crop_size", "precision", "dual", "levels", "blocks", "channels",
+    "shared_kernels", "scale_attention", "shape_attention",
+)  # fmt: skip
+"""Options on which the speed of learning depends."""
+_speedups: dict[tuple[object, ...], float] = {}
+"""What was measured in this program, by number of processes and deciding options."""
 
 _PRECISIONS: dict[str, Any] = {
     "float32": "32-true",
@@ -68,8 +79,9 @@ class Processes:
         self.threads = options.threads
         self._precision = options.precision
 
-    def begin(self, run: Path, *, resumed: bool) -> None:
+    def begin(self, run: Path, *, resumed: bool) -> Steps[None]:  # noqa: ARG002
         """Start the other processes of a run, or wait for them."""
+        yield from ()
 
     def end(self) -> None:
         """End what was started."""
@@ -117,7 +129,7 @@ class CoreProcesses(Processes):
         self._group: Any = None
         self._parameters: list[nn.Parameter] = []
 
-    def begin(self, run: Path, *, resumed: bool) -> None:
+    def begin(self, run: Path, *, resumed: bool) -> Steps[None]:
         """Start the other processes, and wait until all are there or one has ended."""
         if self.rank == 0:
             self._folder = tempfile.TemporaryDirectory(prefix="napari-kpac-")
@@ -131,20 +143,23 @@ class CoreProcesses(Processes):
         store.add("there", 1)
         last = time.monotonic() + MEETING_S
         with self._explained():
-            while store.add("there", 0) < self.world:
+            while (there := store.add("there", 0)) < self.world:
                 if any(child.poll() is not None for child in self._children):
                     raise RuntimeError("a process ended before the first step")
                 if time.monotonic() > last:
                     raise RuntimeError("the processes did not find each other")
-                time.sleep(0.05)
+                yield Progress(there, self.world, "starting processes")
+                time.sleep(POLL_S)
             self._group = ProcessGroupGloo(store, self.rank, self.world, PATIENCE)
 
     def end(self) -> None:
         """End the other processes: without their connection none goes on."""
+        # Those that were never met wait for something that does not come.
+        patience = ENDING_S if self._group is not None else 0
         self._group = None
         for child in self._children:
             try:
-                child.wait(timeout=ENDING_S)
+                child.wait(timeout=patience)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
@@ -217,8 +232,9 @@ class FabricProcesses(Processes):
         self.rank, self.world = self._fabric.global_rank, self._fabric.world_size
         self.device = self._fabric.device
 
-    def begin(self, run: Path, *, resumed: bool) -> None:  # noqa: ARG002
+    def begin(self, run: Path, *, resumed: bool) -> Steps[None]:  # noqa: ARG002
         """Wait for all processes."""
+        yield from ()
         self._fabric.barrier()
 
     def set_up(
@@ -241,7 +257,7 @@ class FabricProcesses(Processes):
         return cast("Tensor", self._fabric.all_reduce(value, reduce_op="mean"))
 
 
-def join(options: TrainOptions) -> tuple[TrainOptions, Processes]:
+def join(options: TrainOptions) -> Steps[tuple[TrainOptions, Processes]]:
     """Start the processes that the options ask for, or find one's place among them.
 
     Returns the options as well, with the number of devices that was chosen.
@@ -252,7 +268,8 @@ def join(options: TrainOptions) -> tuple[TrainOptions, Processes]:
         if not trial.is_useful:
             raise ConfigError(f"precision={options.precision}: {trial}; train with float32")
     if options.devices == 0:
-        options = replace(options, devices=fastest_count(options) if on_cpu else 1)
+        count = (yield from fastest_count(options)) if on_cpu else 1
+        options = replace(options, devices=count)
     if options.precision == "float16":
         return options, FabricProcesses(options)
     if options.devices * options.nodes == 1:
@@ -262,24 +279,43 @@ def join(options: TrainOptions) -> tuple[TrainOptions, Processes]:
     return options, FabricProcesses(options)
 
 
-def fastest_count(options: TrainOptions) -> int:
+def fastest_count(options: TrainOptions) -> Steps[int]:
     """Return how many processes of one thread learn fastest; 1 where one process with threads does.
 
-    Both ways are tried for a few steps with random images.
+    Both ways are tried for a few steps with random images, once for networks and crops alike.
     """
     cores = psutil.cpu_count(logical=False) or 1
     count = max(n for n in range(1, cores + 1) if options.batch_size % n == 0)
     if count == 1 or options.total < MIN_MEASURED_STEPS or options.threads:
         return 1
-    try:
-        together = pixels_per_second(options, 1, threads=0)
-        return count if pixels_per_second(options, count, threads=1) > together else 1
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return 1
+    return count if (yield from speedup(options, count)) > 1 else 1
+
+
+def speedup(options: TrainOptions, count: int) -> Steps[float]:
+    """Return how much faster processes of one thread learn than one process; 0 if they cannot."""
+    key = (count, *(getattr(options, name) for name in DECIDING))
+    if key not in _speedups:
+        try:
+            rates = []
+            for done, processes in enumerate((1, count)):
+                text = f"measuring how fast {processes} process{'es' * (processes > 1)} would be"
+                threads, told = 1 if processes > 1 else 0, Progress(done, 2, text)
+                rates.append((yield from _measure_rate(options, processes, threads, told)))
+            _speedups[key] = rates[1] / rates[0]
+        except (OSError, ValueError, subprocess.SubprocessError):
+            _speedups[key] = 0.0
+    return _speedups[key]
 
 
 def pixels_per_second(options: TrainOptions, processes: int, threads: int) -> float:
     """Return the pixels per second of a number of processes that work at the same time."""
+    return finish(_measure_rate(options, processes, threads, Progress(0, 1, "measuring")))
+
+
+def _measure_rate(
+    options: TrainOptions, processes: int, threads: int, told: Progress
+) -> Steps[float]:
+    """Measure the pixels per second of some processes, yielding the same while it waits."""
     share = replace(
         options,
         batch_size=max(1, options.batch_size // processes),
@@ -294,10 +330,19 @@ def pixels_per_second(options: TrainOptions, processes: int, threads: int) -> fl
         for _ in range(processes)
     ]
     try:
-        return sum(float(child.communicate(timeout=MEASUREMENT_S)[0]) for child in children)
+        last = time.monotonic() + MEASUREMENT_S
+        while any(child.poll() is None for child in children):
+            if time.monotonic() > last:
+                raise subprocess.TimeoutExpired("measure", MEASUREMENT_S)
+            yield told
+            time.sleep(POLL_S)
+        return sum(float(child.communicate()[0]) for child in children)
     finally:
         for child in children:
             child.kill()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
 
 
 def _start(

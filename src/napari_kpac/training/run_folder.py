@@ -183,8 +183,8 @@ def check_free(name: str, run: str | Path) -> None:
         own = (Path(run) / INSTALLED).read_text("utf-8").strip()
     if name in (*taken, "default") and taken.get(name) != own:
         raise ConfigError(
-            f"a model called {name!r} is in the list already; choose another name, or remove it:"
-            f" napari-kpac models remove {name}"
+            f"a model called {name!r} is in the list already; choose another name, or remove that"
+            " model first"
         )
 
 

@@ -1,6 +1,6 @@
-"""What every widget of the plugin has in common: it lets go when its window goes, it scrolls.
+"""What every widget of the plugin has in common: it lets go when its window goes, scrolls, helps.
 
-Not for: controls (form.py), running work (run_panel.py).
+Not for: controls (form.py), running work (run_panel.py), the documentation (help.py).
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ from typing import Any, TypeVar
 from napari.layers import Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtWidgets import QLayout, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QLayout, QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.widgets import preferences
+from napari_kpac.widgets.form import button
+from napari_kpac.widgets.help import dock_place, show_help
 from napari_kpac.widgets.task import Task, when_destroyed
 
+NARROWEST_PX = 250
+"""What a dock can be narrowed to, so that two fit beside each other and an image beside them."""
 Part = TypeVar("Part")
 _closing: set[DockedWidget] = set()
 
 
 class DockedWidget(QWidget):
     """A widget for napari's docks; :meth:`kept` parts are released with it."""
+
+    preferred_width = 360
+    """In pixels, of a dock that is opened; it can be narrowed and then scrolls."""
 
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
@@ -62,9 +69,10 @@ class DockedWidget(QWidget):
         return bool(super().event(event))
 
     def fill_scrolling(self, *parts: QWidget | QLayout) -> QVBoxLayout:
-        """Fill the widget with a page that scrolls up and down; returns the page's layout.
+        """Fill the widget with a page that scrolls; returns the page's layout.
 
-        The parts come one above the other, and below them what is left of the height.
+        The parts come one above the other, and below them what is left of the height. A button
+        for help stays below the page.
         """
         page = QWidget()
         layout = QVBoxLayout(page)
@@ -76,27 +84,54 @@ class DockedWidget(QWidget):
                 layout.addLayout(part)
         if parts:
             layout.addStretch(1)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(6, 0, 6, 4)
+        foot.addStretch(1)
+        told = "Open the documentation of this dock; works without a network."
+        foot.addWidget(button("Help", told, self._show_help))
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(_Scrolling(page))
+        outer.setSpacing(2)
+        self._scrolling = _Scrolling(page)
+        outer.addWidget(self._scrolling)
+        outer.addLayout(foot)
         return layout
+
+    def _show_help(self) -> None:
+        show_help(self, dock_place(type(self).__name__))
+
+    def scroll_to(self, part: QWidget) -> None:
+        """Scroll until a part of the page is in view."""
+        self._scrolling.ensureWidgetVisible(part, 0, 6)
+
+    def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+        """Ask for the preferred width, or more where the page needs it."""
+        hint = super().sizeHint()
+        return QSize(max(hint.width(), self.preferred_width), hint.height())
 
 
 class _Scrolling(QScrollArea):
-    """Scrolls a page up and down and is always as wide as the page needs."""
+    """Scrolls a page up and down; sideways only where it is narrower than the page can be."""
 
     def __init__(self, page: QWidget) -> None:
         super().__init__()
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self.setWidget(page)
 
     def minimumSizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+        """Be no narrower than a dock can be used, even where the page needs more."""
+        return QSize(NARROWEST_PX, 120)
+
+    def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
         """Leave room for the page and for the scroll bar beside it."""
+        return QSize(self._page_width(), super().sizeHint().height())
+
+    def _page_width(self) -> int:
         page, bar = self.widget(), self.verticalScrollBar()
         wide = 0 if page is None else page.minimumSizeHint().width()
-        return QSize(wide + (0 if bar is None else bar.sizeHint().width()), 120)
+        return wide + (0 if bar is None else bar.sizeHint().width())
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:  # noqa: N802
         """Follow the page when what is on it changes."""

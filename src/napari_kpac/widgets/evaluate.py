@@ -17,8 +17,9 @@ from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QFileDialog, QLabel, QTabWidget, QVBoxLayout, QWidget
 
 import napari_kpac as kpac
-from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.errors import ConfigError, split_place
 from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.datasets.layout import recognise, splits_of
 from napari_kpac.datasets.options import SPLITS
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.options import METHODS, EvaluateOptions
@@ -69,7 +70,11 @@ class Controls(QWidget):
             "What the folder holds: sharp photographs, which are blurred here; DPDD, or "
             "what 'synthesise' wrote; blurred and sharp images; images and masks.",
         )
-        self.root = folder_edit("folder", "The folder of the data.")
+        self.root = folder_edit("folder", "The folder of the data; what it holds is recognised.")
+        self.sharp = folder_edit(
+            "sharp folder",
+            "Folder of the sharp images of the same names. Not needed where one folder holds both.",
+        )
         self.fields = OptionControls(EvaluateOptions, GOES_WITH, choices={"split": SPLITS})
         self.blurred = ComboBox(
             label="blurred is",
@@ -85,15 +90,17 @@ class Controls(QWidget):
         self.methods = CheckList("methods without a network to compare")
         self.methods.offer([(name, name) for name in METHODS], [])
         add = button("Add a model file ...", "Compare a model that is in a file.", self._add_file)
-        controls = [self.kind, self.root, *self.fields.controls]
+        controls = [self.kind, self.root, self.sharp, *self.fields.controls]
+        self._form = Form([*controls, self.blurred, self.limit, self.device])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(Form([*controls, self.blurred, self.limit, self.device]))
+        layout.addWidget(self._form)
         for part in (
             QLabel("models"), self.models, add, QLabel("methods without a network"), self.methods,
         ):  # fmt: skip
             layout.addWidget(part)
         self.kind.changed.connect(self._follow_kind)
+        self.root.changed.connect(self._recognise)
         self._follow_kind()
 
     def options(self) -> EvaluateOptions:
@@ -108,6 +115,9 @@ class Controls(QWidget):
             given["blurred"] = self.blurred.value
         else:
             given["method"] = self.methods.chosen
+        sharp = read_folder(self.sharp)
+        if kind == "pairs" and sharp is not None:
+            given["sharp"] = str(sharp)
         return EvaluateOptions(
             kind=kind,
             root=str(root),
@@ -130,7 +140,20 @@ class Controls(QWidget):
         for name, kinds in GOES_WITH.items():
             self.fields[name].visible = kind in kinds
         self.blurred.visible = kind == "cuhk"
+        self.sharp.visible = kind == "pairs"
+        self._form.set_label(self.root, "blurred folder" if kind == "pairs" else "folder")
         self.methods.setEnabled(kind != "cuhk")
+
+    def _recognise(self) -> None:
+        """Choose the kind of data that the folder holds, and a split that is there."""
+        root = read_folder(self.root)
+        found = None if root is None else recognise(root)
+        if root is None or found is None:
+            return
+        self.kind.value = found
+        there = splits_of(root)
+        if found == "dpdd" and self.fields["split"].value not in there:
+            self.fields["split"].value = there[-1]
 
     def _add_file(self) -> None:
         path, _ = QFileDialog.getOpenFileName(
@@ -147,6 +170,8 @@ class EvaluateWidget(DockedWidget):
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__(napari_viewer)
         self._found: Evaluation | None = None
+        self._last: Any = None
+        """The last step of the evaluation that runs."""
         self._controls = Controls()
         filler = self.kept(ChoiceFiller(None, self._controls.device, self))
         filler.filled.connect(self._controls.offer_models)
@@ -158,6 +183,7 @@ class EvaluateWidget(DockedWidget):
         self._message.setText("Choose a folder of data and press Evaluate.")
         self._opener = Latest(self)
         self._opener.failed.connect(self._message.show_error)
+        self._summariser = Latest(self)
         self._means, self._images = SortedTable(), SortedTable()
         self._images.setToolTip("Double-click a row to open its images as layers.")
         self._images.doubleClicked.connect(self._open)
@@ -167,7 +193,7 @@ class EvaluateWidget(DockedWidget):
         self._export = button(
             "Export CSV and HTML ...", "Write the evaluation into a folder.", self._choose_folder
         )
-        self.setMinimumWidth(380)
+        self.preferred_width = 380
         self.fill_scrolling(self._controls, self._panel, self._tabs, self._export)
         self._follow_found()
 
@@ -175,7 +201,8 @@ class EvaluateWidget(DockedWidget):
         """Start the evaluation that the controls describe."""
         with self._message.showing_errors():
             options = self._controls.options()
-            self._found = None
+            self._found = self._last = None
+            self._tabs.setCurrentWidget(self._images)
             self._means.show_rows([])
             self._images.show_rows([])
             self._export.setEnabled(False)
@@ -189,12 +216,33 @@ class EvaluateWidget(DockedWidget):
             self._panel.start(lambda: _export(found, folder), "Writing ...", self._show_result)
 
     def _follow_found(self) -> None:
+        """Show the means of an evaluation that did not come to its end."""
+        last, self._last = self._last, None
         self._export.setEnabled(self._found is not None)
+        if self._found is None and last is not None:
+            self._summariser.ask(lambda: _so_far(last), self._show_so_far)
+
+    def _show_so_far(self, found: Evaluation | None) -> None:
+        if found is None or self._found is not None or self._panel.task.is_running:
+            return
+        said, place = split_place(self._message.text())
+        for row in found.results.rows[self._images.content.rowCount() :]:
+            self._add_row(row)  # it was being measured when the work was cancelled
+        self._show_result(found)
+        self._export.setEnabled(True)
+        count = max(line.images for line in found.lines)
+        tried = f"{count} image{'s' * (count != 1)} that all methods were tried on"
+        see = f" (see {place})" if place else ""
+        self._message.setText(f"{said} The means are over the {tried}.{see}")
 
     def _show_row(self, progress: Progress) -> None:
         row = getattr(progress, "row", None)
         if row is None:
             return
+        self._last = progress
+        self._add_row(row)
+
+    def _add_row(self, row: Any) -> None:
         table = self._images
         if not table.headings:
             table.show_rows(("image", "method", *_columns(row.scores), NOISE))
@@ -214,6 +262,9 @@ class EvaluateWidget(DockedWidget):
                 rows.append((f"paper, on DPDD: {row.label}", *figures, None, None))
         self._means.show_rows(("method", *columns, NOISE, COUNT), rows)
         self._images.resizeColumnsToContents()
+        self._tabs.setCurrentWidget(self._means)
+        self.scroll_to(self._export)
+        self.scroll_to(self._tabs)
         if found.report is not None:
             self._message.setText(f"Wrote {found.report}")
         else:
@@ -258,6 +309,12 @@ class EvaluateWidget(DockedWidget):
 def _columns(names: Any) -> list[str]:
     """Return the columns that are shown: scores of images, or else all."""
     return [name for name in names if name in (*PAPER_COLUMNS, "mae")] or list(names)
+
+
+def _so_far(last: Any) -> Evaluation | None:
+    from napari_kpac.evaluation.study import evaluated_so_far
+
+    return evaluated_so_far(last)
 
 
 def _export(found: Evaluation, folder: Path) -> Steps[Evaluation]:

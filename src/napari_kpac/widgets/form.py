@@ -14,7 +14,8 @@ from magicgui.types import FileDialogMode
 from magicgui.widgets import CheckBox, ComboBox, FileEdit, LineEdit, SpinBox
 from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtWidgets import (
-    QGridLayout,
+    QComboBox,
+    QFormLayout,
     QGroupBox,
     QLabel,
     QPushButton,
@@ -25,6 +26,9 @@ from qtpy.QtWidgets import (
 )
 
 from napari_kpac.core.errors import ConfigError
+
+COMBO_LETTERS = 8
+"""Letters of an entry that a combo box shows at least."""
 
 
 def choice_box(label: str, choices: Sequence[tuple[str, Any]], tooltip: str) -> ComboBox:
@@ -72,23 +76,32 @@ def group(title: str, *parts: QWidget) -> QGroupBox:
 
 
 class Form(QWidget):
-    """Lays magicgui controls out in rows; a control that is hidden takes its label along."""
+    """Lays magicgui controls out in rows; a control that is hidden takes its label along.
+
+    In a narrow dock a label that has no room beside its control stands above it.
+    """
 
     def __init__(self, controls: Sequence[Any]) -> None:
         super().__init__()
         self._labels: dict[QObject, QLabel] = {}
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setColumnStretch(1, 1)
-        for row, control in enumerate(controls):
+        rows = QFormLayout(self)
+        rows.setContentsMargins(0, 0, 0, 0)
+        rows.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+        rows.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        rows.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
+        for control in controls:
             native = control.native
+            _let_shrink(native)
             label = QLabel(control.label)
             label.setToolTip(control.tooltip or "")
             label.setBuddy(native)
-            grid.addWidget(label, row, 0)
-            grid.addWidget(native, row, 1)
+            rows.addRow(label, native)
             self._labels[native] = label
             native.installEventFilter(self)
+
+    def set_label(self, control: Any, text: str) -> None:
+        """Call a control otherwise."""
+        self._labels[control.native].setText(text)
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:  # noqa: N802
         """Show or hide a label with its control."""
@@ -97,6 +110,15 @@ class Form(QWidget):
             if isinstance(watched, QWidget) and watched in self._labels:
                 self._labels[watched].setVisible(not watched.isHidden())
         return False
+
+
+def _let_shrink(control: QWidget) -> None:
+    """Let a combo box be narrower than its longest entry, which otherwise decides for the dock."""
+    if isinstance(control, QComboBox):
+        control.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        control.setMinimumContentsLength(COMBO_LETTERS)
 
 
 class Fold(QWidget):

@@ -23,30 +23,55 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 from napari.utils.notifications import show_info
 from qtpy.QtCore import Qt, Signal  # type: ignore[attr-defined]
 from qtpy.QtWidgets import QLabel, QProgressBar, QVBoxLayout, QWidget
 
-from napari_kpac.core.errors import KpacError, for_people
+from napari_kpac.core.errors import KpacError, for_people, split_place
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets.form import button
+from napari_kpac.widgets.help import LINK, show_help
 from napari_kpac.widgets.task import Task
 
 
 class Message(QLabel):
-    """A text for the person at the window, which can be selected and copied."""
+    """A text for the person at the window, which can be selected and copied.
+
+    Where it names a place of the documentation, as errors do, that is a link.
+    """
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(text)
+        super().__init__()
         self.setWordWrap(True)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        flags = Qt.TextInteractionFlag
+        self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.LinksAccessibleByMouse)
+        self.linkActivated.connect(self._show_help)
+        self.setText(text)
+
+    def setText(self, text: str | None) -> None:  # noqa: N802 - Qt's name
+        """Show a text, with a link to the place of the documentation at its end."""
+        self._text = text or ""
+        said, place = split_place(self._text)
+        if place:
+            said = escape(said, quote=False).replace("\n", "<br>")
+            said += f' <a href="{place}" style="color: {LINK}">Help</a>'
+        self.setTextFormat(Qt.TextFormat.RichText if place else Qt.TextFormat.PlainText)
+        super().setText(said)
+
+    def _show_help(self, place: str) -> None:
+        show_help(self, place)
+
+    def text(self) -> str:
+        """Return the text as it was given."""
+        return self._text
 
     def show_error(self, text: str) -> None:
         """Show what went wrong, here and as a notification."""
         self.setText(f"⚠ {text}")
-        show_info(text)
+        show_info(split_place(text)[0])
 
     @contextmanager
     def showing_errors(self) -> Iterator[None]:

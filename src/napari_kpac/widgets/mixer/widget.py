@@ -93,7 +93,7 @@ class MixerWidget(DockedWidget):
         layout.addWidget(self._message)
         layout.addWidget(self._controls, 1)
         layout.addWidget(self._stack)
-        self.setMinimumWidth(WIDTH_PX)
+        self.preferred_width = WIDTH_PX
         self._connect()
         self._show_closed(first_hint("Open", self._image.layer))
 

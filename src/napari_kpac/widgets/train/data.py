@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from napari.layers import Image
@@ -15,7 +15,8 @@ from napari.viewer import Viewer
 
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.progress import Progress, Steps
-from napari_kpac.training.options import TrainOptions
+from napari_kpac.datasets.layout import recognise
+from napari_kpac.training.options import TrainKind, TrainOptions
 from napari_kpac.widgets.choices import LayerBox
 from napari_kpac.widgets.form import choice_box, folder_edit, read_folder
 from napari_kpac.widgets.layers import METADATA, full_resolution
@@ -79,6 +80,7 @@ class DataSource:
             self.kind, self.root, self.sharp, self.pairs, self.blurred_layer, self.sharp_layer,
         ]  # fmt: skip
         self.kind.changed.connect(self.follow_kind)
+        self.root.changed.connect(self._recognise)
 
     def release(self) -> None:
         """Stop following the viewer."""
@@ -104,15 +106,22 @@ class DataSource:
             }
         )
 
+    def _recognise(self) -> None:
+        """Choose the kind of data that the folder holds, where its folders tell."""
+        root = read_folder(self.root)
+        found = None if root is None else recognise(root)
+        if found in get_args(TrainKind):
+            self.kind.value = found
+
     def show_options(self, options: TrainOptions) -> None:
         """Show what a run trains on; of several folders, the first."""
-        self.kind.value = options.kind
         for edit, folders in (
             (self.root, options.root),
             (self.sharp, (options.sharp or "",)),
             (self.pairs, options.pairs_root),
         ):
             edit.line_edit.value = next(iter(folders), "")
+        self.kind.value = options.kind  # last: folders may be taken for another kind
 
     def _chosen_layers(self) -> ChosenData:
         blurred, sharp = self.blurred_layer.layer, self.sharp_layer.layer
@@ -155,8 +164,8 @@ def _layer_data(layers: dict[str, Image]) -> tuple[LayerData, ...]:
     )
 
 
-def write_layers(chosen: ChosenData, folder: Path) -> Steps[None]:
-    """Write every image of the chosen layers, as the network would see it.
+def write_layers(chosen: ChosenData, folder: Path, limit: int | None = None) -> Steps[None]:
+    """Write every image of the chosen layers (or so many of each), as the network would see it.
 
     Photographs go into the folder, pairs into ``blurred`` and ``sharp`` below it. A run can
     then be resumed without the layers. Loads torch: for threads.
@@ -174,13 +183,14 @@ def write_layers(chosen: ChosenData, folder: Path) -> Steps[None]:
         layout_for(array, ImageOptions(rgb=layer.rgb))
         for array, layer in zip(arrays, chosen.layers, strict=True)
     ]
-    done, total = 0, sum(len(list(layout.planes())) for layout in layouts)
-    for index, (array, layout) in enumerate(zip(arrays, layouts, strict=True)):
+    planes = [list(layout.planes())[:limit] for layout in layouts]
+    done, total = 0, sum(map(len, planes))
+    for index, array in enumerate(arrays):
         # Both of a pair have one range of values, that of the blurred one.
         measured = 0 if chosen.options["kind"] == "pairs" else index
         values = resolve_range("auto", layouts[measured], [arrays[measured]])
         depth = np.uint8 if array.dtype == np.uint8 else np.uint16
-        for number, plane in enumerate(layout.planes()):
+        for number, plane in enumerate(planes[index]):
             reader = PlaneReader(read_plane(array, plane), None, values, 1)
             seen = reader.read(Rect(0, reader.height, 0, reader.width))
             image = from_unit((seen[0].permute(1, 2, 0).numpy() + 1) / 2, depth)

@@ -41,7 +41,7 @@ class RunOpened(Progress):
 
 def start(options: TrainOptions, run: Path, chosen: ChosenData) -> Steps[Any]:
     """Begin a run; what is wrong with it is said before anything is trained."""
-    from napari_kpac.training import train
+    from napari_kpac.training.loop import train_steps
     from napari_kpac.training.run_folder import RunFolder, check_free
 
     check_free(options.name, run)
@@ -54,7 +54,7 @@ def start(options: TrainOptions, run: Path, chosen: ChosenData) -> Steps[Any]:
             options = replace(options, root=(str(data),))
             yield from write_layers(chosen, data)
         yield RunOpened(0, options.total, "opening", options=options)
-        return (yield from train(options, run))
+        return (yield from train_steps(options, run))
     finally:
         # A run that was never begun leaves none of its images behind.
         if chosen.layers and not existed and folder.is_free:
@@ -63,14 +63,14 @@ def start(options: TrainOptions, run: Path, chosen: ChosenData) -> Steps[Any]:
 
 def resume(run: Path) -> Steps[Any]:
     """Go on with a run."""
-    from napari_kpac.training import train
+    from napari_kpac.training.loop import train_steps
     from napari_kpac.training.run_folder import RunFolder
 
     folder = RunFolder(run)
     options = folder.options()
     history = tuple(folder.metrics())
     yield RunOpened(0, options.total, "opening", options=options, resumed=True, history=history)
-    return (yield from train(options, run, resume=True))
+    return (yield from train_steps(options, run, resume=True))
 
 
 def install(run: Path, name: str) -> Any:

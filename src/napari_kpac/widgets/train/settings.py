@@ -9,18 +9,32 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from magicgui.widgets import ComboBox, Label, LineEdit
+from magicgui.widgets import Label, LineEdit
 from napari.viewer import Viewer
 from platformdirs import user_documents_path
+from qtpy.QtCore import Signal  # type: ignore[attr-defined]
 from qtpy.QtWidgets import QGroupBox, QVBoxLayout, QWidget
 
 from napari_kpac.core.errors import ConfigError
-from napari_kpac.training.options import CHOICES, LIMITS, PRESETS, TrainOptions, preset_values
+from napari_kpac.training.options import CHOICES, LIMITS, TrainOptions, preset_values
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox, ModelBox
-from napari_kpac.widgets.form import Fold, Form, OptionControls, folder_edit, read_folder
+from napari_kpac.widgets.form import (
+    Fold,
+    Form,
+    OptionControls,
+    choice_box,
+    folder_edit,
+    read_folder,
+)
 from napari_kpac.widgets.train.data import LAYERS, ChosenData, DataSource
 
+PRESET_CHOICES = (
+    ("fine-tune: a trained model goes on learning", "finetune"),
+    ("default: from scratch, on an ordinary computer", "default"),
+    ("paper: the paper's training on DPDD", "paper"),
+    ("smoke: a trial of seconds", "smoke"),
+)
 START = (("from scratch", ""), ("the default model", "default"))
 OWN = ("kind", "root", "sharp", "pairs_root", "start", "name", "device", "phases")
 """Options with controls of their own."""
@@ -40,17 +54,15 @@ first of them goes to the others."""
 class Settings(QWidget):
     """Controls of all options of a run."""
 
+    changed = Signal()
+    """Something else is chosen."""
+
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
         self._configs: dict[str, Any] = {}
         self._phases: tuple[Any, ...] = ()
         self.source = DataSource(viewer)
-        self.preset = ComboBox(
-            label="preset", choices=list(PRESETS),
-            tooltip="Fills in everything below: default trains from scratch on an ordinary "
-            "computer, finetune goes on from a trained model, paper is the paper's training on "
-            "DPDD, smoke takes seconds and only shows that everything works.",
-        )  # fmt: skip
+        self.preset = choice_box("preset", PRESET_CHOICES, "Fills in everything below.")
         self.phases = Label(
             label="phases", tooltip="Parts of the run, with their share of the steps. Each has "
             "data and a rate of its own, which go before what is set under Advanced.",
@@ -76,8 +88,11 @@ class Settings(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         chosen = [self.preset, self.phases, self.start, self.name, self.run, self.fields["steps"]]
-        layout.addWidget(Form([*self.source.controls, *chosen, self.device]))
+        controls = [*self.source.controls, *chosen, self.device]
+        layout.addWidget(Form(controls))
         layout.addWidget(Fold("Advanced", advanced))
+        for control in {*controls, *self.fields.controls}:
+            control.changed.connect(self._tell)
         self._suggested = ""
         self.preset.changed.connect(self._follow_preset)
         self.start.changed.connect(self._follow_start)
@@ -87,6 +102,9 @@ class Settings(QWidget):
         self.source.follow_kind()
         self._follow_preset()
         self._suggest_folder()
+
+    def _tell(self) -> None:
+        self.changed.emit()
 
     def release(self) -> None:
         """Stop following the viewer and the list of models."""
@@ -142,7 +160,9 @@ class Settings(QWidget):
                     self.fields[item.name].value = getattr(config, item.name)
 
     def _learn_configs(self, found: Choices) -> None:
-        self._configs = dict(found.configs)
+        is_first, self._configs = not self._configs, dict(found.configs)
+        if is_first:
+            self._follow_start()
 
     def _suggest_folder(self) -> None:
         """Name the folder like the model, unless the user chose another."""

@@ -18,6 +18,7 @@ from napari_kpac.widgets.form import Fold, button
 from napari_kpac.widgets.layers import ResultLayers
 from napari_kpac.widgets.run_panel import Message, RunPanel, duration
 from napari_kpac.widgets.task import Latest
+from napari_kpac.widgets.train.expected import ExpectedTime, describe_looking
 from napari_kpac.widgets.train.run import History, RunOpened, install, resume, start
 from napari_kpac.widgets.train.settings import Settings
 
@@ -41,16 +42,17 @@ class TrainWidget(DockedWidget):
         self._results = ResultLayers(napari_viewer)
         self._settings = self.kept(Settings(napari_viewer))
         self._setup = Fold("Set-up", self._settings, is_open=True)
-        self._panel = RunPanel("", cancelled=STOPPING, describe=_describe)
+        self._expected = self.kept(ExpectedTime(self._settings))
+        self._panel = RunPanel("", cancelled=STOPPING, describe=describe_looking)
         self._message = self._panel.message
         self._installer = Latest(self)
         self._curves = self._make_curves()
-        self._preview_check = QCheckBox("preview as a layer: blurred | deblurred | sharp")
+        self._preview_check = QCheckBox("preview as a layer")
+        self._preview_check.setToolTip("Crops of the last validation: blurred, deblurred, sharp.")
         self._preview_check.setChecked(True)
-        self.setMinimumWidth(360)
         self.fill_scrolling(
-            self._setup, self._build_buttons(), self._panel, self._curves or Message(NO_PLOTS),
-            self._preview_check,
+            self._setup, self._expected, self._build_buttons(), self._panel,
+            self._curves or Message(NO_PLOTS), self._preview_check,
         )  # fmt: skip
         task = self._panel.task
         task.progressed.connect(self._show_progress)
@@ -79,7 +81,7 @@ class TrainWidget(DockedWidget):
             "Resume a run ...", "Open the folder of a run and go on with it.", self._ask_run
         )
         self._install = button(
-            "Install best so far", "Put the best model so far into the lists of models.",
+            "Install best", "Put the best model so far into the lists of models.",
             self.install,
         )  # fmt: skip
         grid = QGridLayout()
@@ -116,6 +118,7 @@ class TrainWidget(DockedWidget):
     def _begin(self, run: Path, make: Callable[[], Steps[Any]]) -> None:
         self._run, self._last = run, None
         self._has_model = self._stopping = False
+        self._expected.stop()
         self._panel.start(make, LOOKING, self._show_trained)
         self._enable(running=True)
 
@@ -211,8 +214,4 @@ class TrainWidget(DockedWidget):
         for part in (self._pause, self._stop):
             part.setEnabled(running)
         self._install.setEnabled(self._has_model)
-
-
-def _describe(progress: Progress) -> str:
-    """Return what is being done before the first step."""
-    return f"{progress.stage}: {progress.done} of {progress.total}"
+        self._expected.setVisible(not running)
