@@ -35,6 +35,7 @@ from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.deblurring import prepare_job
 from napari_kpac.engine.device import card_of, prepare_network, resolve
+from napari_kpac.engine.estimators import prepare_estimator
 from napari_kpac.engine.job import check_classical
 from napari_kpac.engine.recipe import check_model, recorded_threads, upsample
 from napari_kpac.images import WRITABLE, description_of, start_image, write_image, write_map
@@ -80,7 +81,7 @@ def deblur_files(
     recipe
         Replay this one: it gives options and modulation unless those are given too.
     defocus_map
-        With method ``ebdb`` and one image: where to write the blur that was found.
+        With one image and an estimator as the method: where to write the blur that was found.
     """
     batch = batch or BatchOptions()
     if recipe is not None:
@@ -105,8 +106,8 @@ def deblur_files(
             f"{items[0].target} is there already; name another output with -o, or give "
             "--overwrite to replace it"
         )
-    if defocus_map is not None and (options.method != "ebdb" or len(items) > 1):
-        raise ConfigError("--defocus-map goes with --method ebdb and one image")
+    if defocus_map is not None and (options.method == "kpac" or len(items) > 1):
+        raise ConfigError("--defocus-map goes with one image and a method that estimates the blur")
     action = DeblurAction.prepare(
         options,
         modulation,
@@ -168,7 +169,10 @@ class DeblurAction(FileAction):
             modulation.check(net.config)
             name, sha256 = card_of(net).name, card_of(net).sha256
         else:
-            check_classical(modulation)
+            check_classical(options, modulation)
+            if options.method != "map":
+                found = prepare_estimator(options.method, options.model, options.device)
+                name, sha256 = found.model_name, found.model_sha256
         overlapping = batch.overlap and not batch.on_cluster
         return cls(
             options=options,

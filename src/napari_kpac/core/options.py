@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 
 from napari_kpac.core.errors import ConfigError, WeightsError
+from napari_kpac.core.estimators import ESTIMATOR_NAMES
 
 T = TypeVar("T")
 RangeName = Literal["auto", "dtype", "unit", "percentile"]
@@ -22,7 +23,6 @@ RangeRule = RangeName | tuple[float, float]
 Tile = int | Literal["auto"] | None
 Memory = int | str | None
 Precision = Literal["float32", "mixed"]
-Method = Literal["kpac", "ebdb"]
 ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
 MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
 """Kinds of files that hold blur maps."""
@@ -31,11 +31,14 @@ SHARE_OF_FREE_MEMORY = 0.6
 MAX_PIXELS_ENLARGED_BY_4 = 1_000_000
 """Larger images are enlarged by less for a blur map."""
 
-SOURCES = ("mixture", "variance", "ebdb")
+SOURCES = ("mixture", "variance", *ESTIMATOR_NAMES)
 """What a blur map can be made from, besides single attention maps: alpha1, alpha2, ..."""
+METHODS = ("kpac", *ESTIMATOR_NAMES, "map")
+"""How an image can be deblurred: by the network, or by deconvolution with the map of an estimator
+or with a map of one's own."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ALPHA = re.compile(r"alpha([1-9][0-9]?)")
+_ALPHA = re.compile(r"alpha([1-9][0-9]?)?")
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
@@ -80,9 +83,12 @@ def check_tile(tile: Any) -> Tile:
 
 
 def alpha_number(source: str) -> int | None:
-    """Return which alpha a source names, counted from 1; None where it is not a single one."""
+    """Return which alpha a source names, counted from 1; None where it is not a single one.
+
+    ``alpha`` alone is the first, which the paper uses.
+    """
     match = _ALPHA.fullmatch(source)
-    return int(match[1]) if match else None
+    return int(match[1] or 1) if match else None
 
 
 def check_source(source: Any) -> str:
@@ -305,14 +311,16 @@ class ImageOptions:
 class DeblurOptions(ImageOptions):
     """Options of deblurring."""
 
-    method: Method = option(
-        "kpac", "kpac (the network), or ebdb (classical, without a network: slower, no weights)"
+    method: str = option(
+        "kpac",
+        "kpac (the network), or deconvolution with a defocus map: that of an estimator "
+        f"({', '.join(ESTIMATOR_NAMES)}) or your own (map)",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.method not in get_args(Method):
-            raise ConfigError(f"method={self.method!r}: must be {' or '.join(get_args(Method))}")
+        if self.method not in METHODS:
+            raise ConfigError(f"method={self.method!r}: must be one of {', '.join(METHODS)}")
 
 
 @dataclass(frozen=True)
@@ -346,7 +354,8 @@ class DetectionOptions(BlurMapOptions):
     source: str = option(
         "alpha1",
         "what to measure blur by: alpha1 (as in the paper), alpha2, ..., mixture (of all "
-        "alphas), variance (local variance, without a network)",
+        "alphas), variance (local variance, without a network), or the defocus in pixels by an "
+        f"estimator: {', '.join(ESTIMATOR_NAMES)}",
         check_source,
     )
     weights: tuple[float, ...] | None = option(

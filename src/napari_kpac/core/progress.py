@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from psygnal import Signal
@@ -53,6 +53,11 @@ def relay(steps: Steps[T], change: Callable[[Progress], Progress]) -> Steps[T]:
                 result: T = stop.value
                 return result
             yield change(progress)
+
+
+def of_all(number: int, parts: int, step: Progress) -> Progress:
+    """Return the progress in equal parts of work from that in one of them, counted from 0."""
+    return replace(step, done=number * step.total + step.done, total=parts * step.total)
 
 
 class Catalogue:

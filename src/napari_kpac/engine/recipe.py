@@ -50,7 +50,8 @@ class Result:
     scale: int
     """Pixels per cell of alpha, along both axes."""
     sigma: Maps | None = None
-    """(H, W): the estimated blur in pixels of sigma, leading axes first; method ``ebdb`` only."""
+    """(H, W): the blur in pixels of sigma that was estimated or given, leading axes first; not with
+    method ``kpac``."""
     origin: tuple[int, int] = (0, 0)
     """First pixel (row, column) of alpha's first cell, in pixels of ``image``."""
     draft: bool = False

@@ -16,6 +16,7 @@ from scipy.sparse.linalg import spsolve
 from skimage.feature import canny
 from skimage.graph import pixel_graph
 
+from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.optics.pixels import Doubles, Floats, to_unit
 
 MAX_SIGMA_PX = 5.0
@@ -65,19 +66,30 @@ def defocus_map(image: npt.ArrayLike) -> DefocusMap:
     DefocusMap
         Sigma in pixels, up to 5; all zero for an image without edges.
     """
+    return finish(defocus_map_steps(image))
+
+
+def defocus_map_steps(image: npt.ArrayLike) -> Steps[DefocusMap]:
+    """Estimate as `defocus_map` does, yielding after each scale of the detector."""
     pixels = to_unit(image)
+    total = len(SCALES_PX) + 2
     luma = (
         pixels if pixels.ndim == 2 else pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
     )
     light = luma**2.4
-    edges, scale = _edges(light)
+    seen = []
+    for done, sigma in enumerate(SCALES_PX, start=1):
+        seen.append(_canny(light, sigma))
+        yield Progress(done, total, "estimating")
+    edges, scale = _edges(np.stack(seen))
     empty = np.zeros(light.shape, dtype=np.float32)
     if not edges.any():
         return DefocusMap(empty, edges, empty)
     first, second = _slopes_at_edges(light, edges, scale)
-    sigma = _ratio_to_sigma(first / np.maximum(second, 1e-12), scale[edges] / 2)
+    measured = _ratio_to_sigma(first / np.maximum(second, 1e-12), scale[edges] / 2)
     at_edges = empty.copy()
-    at_edges[edges] = _smooth_edges(edges, sigma, first / first.max())
+    at_edges[edges] = _smooth_edges(edges, measured, first / first.max())
+    yield Progress(total - 1, total, "estimating")
     spread = smooth_along(
         np.stack([at_edges, edges.astype(np.float32)], axis=2),
         pixels,
@@ -88,9 +100,8 @@ def defocus_map(image: npt.ArrayLike) -> DefocusMap:
     return DefocusMap(np.clip(dense, 0, MAX_SIGMA_PX).astype(np.float32), edges, at_edges)
 
 
-def _edges(light: Floats) -> tuple[Mask, Floats]:
+def _edges(seen: Mask) -> tuple[Mask, Floats]:
     """Find the edges, and for each the largest scale at which it was seen without a gap."""
-    seen = np.stack([_canny(light, sigma) for sigma in SCALES_PX])
     steps = np.cumprod(seen, axis=0).sum(axis=0)
     edges: Mask = steps >= NEEDED_SCALES
     return edges, SCALES_PX[np.maximum(steps - 1, 0)].astype(np.float32)
