@@ -105,17 +105,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _data(photos: Sequence[Path], pairs: Sequence[Path]) -> str:
     """Return a text on what was trained with, and under which licences that is."""
-    count, licences = _licences(photos)
+    count, licences = licences_of(photos)
     if not pairs:
         return f"synthetic defocus on {count} sharp photographs. Licences: {licences}"
-    real, real_licences = _licences(pairs)
+    real, real_licences = licences_of(pairs)
     return (
         f"synthetic defocus on {count} sharp photographs, and {real} real pairs. Licences of the"
         f" photographs: {licences}. Licences of the pairs: {real_licences}"
     )
 
 
-def _licences(folders: Sequence[Path]) -> tuple[int, str]:
+def licences_of(folders: Sequence[Path]) -> tuple[int, str]:
     """Return how many images of some folders are for training, and their licences."""
     rows: list[dict[str, str]] = []
     for folder in folders:

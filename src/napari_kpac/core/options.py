@@ -283,7 +283,7 @@ class ImageOptions:
             if len(self.rgb_channels) != 3:
                 raise ConfigError(f"rgb_channels={self.rgb_channels}: must be three channels")
 
-    def upsampling_factor(self, pixels: int) -> int:  # noqa: ARG002 - blur maps look at it
+    def upsampling_factor(self, pixels: int, best: int = 1) -> int:  # noqa: ARG002 - see BlurMap
         """Return the whole factor by which an image of that many pixels is enlarged first."""
         return 1
 
@@ -329,7 +329,8 @@ class BlurMapOptions(ImageOptions):
 
     upsampling: int | Literal["auto", "paper"] = option(
         "auto",
-        "enlarge the image first: auto (4 up to 1 MP, less above), paper (4), 1, 2 or 4",
+        "enlarge the image first: auto (what the model's card says is best for it), paper (4), 1, "
+        "2 or 4",
         _upsampling,
     )
 
@@ -338,13 +339,18 @@ class BlurMapOptions(ImageOptions):
         if self.upsampling not in ("auto", "paper", 1, 2, 4):
             raise ConfigError(f"upsampling={self.upsampling!r}: must be auto, paper, 1, 2 or 4")
 
-    def upsampling_factor(self, pixels: int) -> int:
-        """Return the whole factor by which an image of that many pixels is enlarged first."""
+    def upsampling_factor(self, pixels: int, best: int = 1) -> int:
+        """Return the whole factor by which an image of that many pixels is enlarged first.
+
+        ``best`` is the factor that is best for the model; ``auto`` enlarges large images by less.
+        """
         if isinstance(self.upsampling, int):
             return self.upsampling
-        if self.upsampling == "paper" or pixels <= MAX_PIXELS_ENLARGED_BY_4:
+        if self.upsampling == "paper":
             return 4
-        return 2 if pixels <= 4 * MAX_PIXELS_ENLARGED_BY_4 else 1
+        small = pixels <= MAX_PIXELS_ENLARGED_BY_4
+        most = 4 if small else 2 if pixels <= 4 * MAX_PIXELS_ENLARGED_BY_4 else 1
+        return min(best, most)
 
 
 @dataclass(frozen=True)

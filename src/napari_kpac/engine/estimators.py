@@ -15,6 +15,7 @@ from napari_kpac.core.estimators import ESTIMATOR_NAMES
 from napari_kpac.core.progress import Steps
 from napari_kpac.engine.device import Model
 from napari_kpac.optics.ebdb import defocus_map_steps
+from napari_kpac.optics.jnb import sparsity_map_steps
 from napari_kpac.optics.pixels import Floats
 
 Estimate = Callable[[Floats], Steps[Floats]]
@@ -59,4 +60,5 @@ def _ebdb(image: Floats) -> Steps[Floats]:
 
 _PREPARE: dict[str, Callable[[Model, str], Estimator]] = {
     "ebdb": partial(_without_model, "ebdb", _ebdb),
+    "jnb": partial(_without_model, "jnb", sparsity_map_steps),
 }

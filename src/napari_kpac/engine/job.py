@@ -61,6 +61,7 @@ from napari_kpac.engine.pixels import (
     Rect,
     check_finite,
     enlarged,
+    padded_size,
     resolve_range,
     restore_pixels,
 )
@@ -69,6 +70,7 @@ from napari_kpac.engine.stages import Stages
 from napari_kpac.engine.tiling import Plan, make_plan
 from napari_kpac.optics.deconvolution import fitting_blur, restore_steps
 from napari_kpac.optics.pixels import Floats, check_map
+from napari_kpac.weights.store import IMPORTED, UPSAMPLING, ModelCard
 
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ImageOptions)
@@ -136,6 +138,9 @@ class Job:
     held
         Planes in memory at a time, for the memory budget: the one that is worked on, its
         result, and what a batch reads ahead or has still to write.
+    mirrored
+        Continue planes by reflection on all sides, as far as the encoder sees: its zero padding
+        then shows nowhere. Not for deblurring, where the result would be that of other networks.
 
     Attributes
     ----------
@@ -147,6 +152,8 @@ class Job:
         Whole factor by which planes are enlarged first.
     scale
         Pixels per cell of alpha.
+    margin
+        Pixels on each side that planes are continued by.
     """
 
     def __init__(
@@ -161,11 +168,13 @@ class Job:
         pixel_range: PixelRange | None = None,
         recorded: Mapping[str, Any] | None = None,
         held: int = 2,
+        mirrored: bool = False,
     ) -> None:
         self.options, self.modulation = options, modulation or Modulation()
         self.device = resolve(options.device)
         self.net = prepare_network(options.model if model is None else model, self.device)
         self.scale = self.net.config.multiple
+        self.margin = self.net.halos.encode if mirrored else 0
         self._set_image(image, views)
         self.layout = layout_for(self.first, options)
         for view in self.views or ():
@@ -180,7 +189,8 @@ class Job:
             check_finite(self.layout, sources)
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
         self.modulation.check(self.net.config, self.layout.size)
-        self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
+        pixels = math.prod(self.layout.size)
+        self.enlarge = options.upsampling_factor(pixels, best_upsampling(card_of(self.net)))
         budget = parse_memory(options.memory, free_memory(self.device))
         self.by_chunk = (
             self.enlarge == 1
@@ -194,14 +204,14 @@ class Job:
             self.plan = recorded_plan(recorded, self.plan, self.scale)
 
     def _make_plan(self, budget: int, held: int) -> Plan:
-        height, width = (side * self.enlarge for side in self.layout.size)
+        height, width = self.layout.size
         # What is read by chunk is not held; its result may be.
         if self.by_chunk:
             held = 1
         elif self.layout.plane_bytes > LARGE_PLANE_BYTES:
             held = 2
         return make_plan(
-            (height + -height % self.scale, width + -width % self.scale),
+            padded_size((self.enlarge * height, self.enlarge * width), self.scale, self.margin),
             self.net.config,
             halo=self.net.halos.encode,
             tile=self.options.tile,
@@ -243,6 +253,7 @@ class Job:
             self.range,
             self.scale,
             next(self.net.parameters()).dtype,
+            self.margin,
         )
 
     def stages(self, reader: PlaneReader) -> Stages:
@@ -326,6 +337,18 @@ class Job:
         }
         options = cast("DeblurOptions", self.options)  # blur maps have no recipe
         return Recipe(options, modulation, card.name, card.sha256, environment)
+
+
+def best_upsampling(card: ModelCard) -> int:
+    """Return by how much images are best enlarged for a model's blur map.
+
+    What its card says; where that says nothing, 4 for the authors' weights, as in the paper, and 1
+    for all others, since alpha saturates in enlarged images unless a model was trained on blur
+    that large.
+    """
+    fallback = 4 if card.status == IMPORTED else 1
+    found = int(card.settings.get(UPSAMPLING, fallback))
+    return found if found in (1, 2, 4) else fallback
 
 
 class ClassicalJob:

@@ -146,14 +146,14 @@ class Stages:
         stage
             What is run.
         *inputs
-            Maps of the whole bottleneck.
+            Maps of the whole bottleneck, or of more cells around it; all of one size.
         out
             Where the result goes; may be the first input: what later bands still need of it
             is put aside in time. None: a new map.
         add
             Add to ``out`` instead of overwriting it.
         """
-        height, width = self.cells
+        height, width = inputs[0].shape[2:]
         above: Tensor | None = None
         for top in range(0, height, self.plan.band):
             band = Rect(top, min(top + self.plan.band, height), 0, width)
@@ -173,7 +173,7 @@ class Stages:
     def _band(
         self, stage: Stage, band: Rect, above: Tensor | None, inputs: Sequence[Tensor]
     ) -> Tensor:
-        outer = band.grown(stage.halo, *self.cells)
+        outer = band.grown(stage.halo, *inputs[0].shape[2:])
         check_available(self.device, self._cost.band(outer.height, outer.width))
         parts = [cut(whole, outer).to(self.device) for whole in inputs]
         if above is not None:

@@ -67,7 +67,7 @@ class ModelMethod(Method):
 
         self.net = prepare_network(model, resolve(device))
         self.config = self.net.config
-        self._device = device
+        self.device = device
         settings = {
             "model": model,
             "sha256": card_of(self.net).sha256,
@@ -82,7 +82,7 @@ class ModelMethod(Method):
         from napari_kpac.engine import Session
 
         views = views if self.config.views == 2 else None
-        return Session(image, self.net, self._device, views=views, range="unit", rgb=True)
+        return Session(image, self.net, self.device, views=views, range="unit", rgb=True)
 
     def _deblur(self, image: Floats, views: Views) -> Floats:
         with closing(self.session(image, views)) as session:

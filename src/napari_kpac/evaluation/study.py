@@ -29,6 +29,7 @@ from napari_kpac.detection.scores import BETAS_SQUARED, RULES, score
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.attention import (
+    UPSAMPLINGS,
     Examined,
     attention_columns,
     examine,
@@ -45,7 +46,6 @@ DIFFERENCE = "result minus sharp"
 """The image of a row that has a sign: the mean over the channels."""
 
 
-UPSAMPLINGS = (1, 2, 4)
 RULE_NAMES = (*RULES, *(f"best F{beta:g}" for beta in BETAS_SQUARED))
 BLUR_MEASURES = (*(f"f{beta:g}" for beta in BETAS_SQUARED), "accuracy")
 WITHOUT_THRESHOLD = ("average_precision", "roc_auc")

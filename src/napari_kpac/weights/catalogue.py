@@ -21,6 +21,7 @@ from napari_kpac.core.progress import catalogue
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.weights.authors import read_authors
 from napari_kpac.weights.store import (
+    IMPORTED,
     SUFFIX,
     ModelCard,
     describe,
@@ -194,7 +195,7 @@ def _imported(path: Path, name: str) -> KPACNet:
         name=check_name(name),
         summary=f"Imported from {path.name}",
         licence="unknown; the authors' own files are AGPL-3.0",
-        status="imported",
+        status=IMPORTED,
         training_data="see the source of the file",
         sha256=tensors_sha256(net.state_dict()),
     )

@@ -26,6 +26,12 @@ from napari_kpac.network import KPACConfig, KPACNet
 FORMAT = "napari-kpac"
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
+UPSAMPLING = "blur map upsampling"
+"""Setting of a card: by how much to enlarge images for a blur map."""
+IMPORTED = "imported"
+"""Status of the authors' own weights."""
+_TABLES = ("figures", "sliders", "settings")
+"""Fields of a card that are tables of numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class ModelCard:
     """Measured figures by name, for example ``psnr_gain_radius_3``."""
     sliders: Mapping[str, float] = field(default_factory=dict)
     """What the sliders were measured to do, by the names of ``evaluation.sliders``."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """What is best for this model where an option says ``auto``: `UPSAMPLING`."""
     sha256: str = ""
     """Of the tensors (see :func:`tensors_sha256`)."""
 
@@ -53,7 +61,7 @@ class ModelCard:
         check_name(self.name)
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name in ("figures", "sliders"):
+            if item.name in _TABLES:
                 fits = isinstance(value, Mapping) and all(
                     isinstance(key, str) and _is_text(key) and is_number(number)
                     for key, number in value.items()
@@ -65,7 +73,7 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {**asdict(self), "figures": dict(self.figures), "sliders": dict(self.sliders)}
+        return {**asdict(self), **{name: dict(getattr(self, name)) for name in _TABLES}}
 
     @classmethod
     def from_dict(cls, values: Any) -> ModelCard:
