@@ -23,7 +23,12 @@ class EstimatorInfo:
     """Whether it is a network whose weights are the option ``model``."""
 
 
-ESTIMATORS = (EstimatorInfo("ebdb", "EBDB", "edges: fast, good where there are clear outlines"),)
+ESTIMATORS = (
+    EstimatorInfo("ebdb", "EBDB", "widths of edges: blur of some pixels, where there are outlines"),
+    EstimatorInfo(
+        "jnb", "JNB", "sparse coding: slight blur of fine detail, in images without noise"
+    ),
+)
 """In the order in which they are listed."""
 
 ESTIMATOR_NAMES = tuple(each.name for each in ESTIMATORS)
