@@ -216,6 +216,7 @@ class BlurMapOutput(Output):
             "output": [str(path) for path in written],
             **found.to_dict(),
             "blurred": float(found.mask.mean()),
+            "note": found.note,
             **scores,
         }
         return Outcome(self.item, "made", tuple(written), record=record)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,15 @@ from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.core.estimators import ESTIMATOR_NAMES
 from napari_kpac.core.options import DetectionOptions, ImageOptions, ThresholdRule, alpha_number
 from napari_kpac.core.progress import Progress, Steps, finish, of_all, relay
-from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
+from napari_kpac.detection.thresholds import (
+    MIN_CONTRAST,
+    WITHOUT_CONTRAST,
+    Histogram,
+    blurred_mask,
+    contrast,
+    find_threshold,
+    histogram,
+)
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.device import Model, card_of, model_name, prepare_network, resolve
@@ -257,6 +265,28 @@ class Detection:
     model_sha256: str
     """Both are empty where no network was used."""
 
+    @cached_property
+    def contrast(self) -> float:
+        """Difference of the 99th and the 1st percentile of the map."""
+        return contrast(self.values)
+
+    @property
+    def has_contrast(self) -> bool:
+        """Whether the map separates anything; without contrast the mask is no result."""
+        return self.contrast >= MIN_CONTRAST
+
+    @property
+    def note(self) -> str:
+        """What a person must know before taking the map for a result; mostly nothing."""
+        if self.has_contrast:
+            return ""
+        middle = float(np.nanmedian(self.values))
+        kind = "blurred" if middle >= WITHOUT_CONTRAST else "sharp"
+        return (
+            f"the map has no contrast: all of the image reads as equally {kind} (about "
+            f"{middle:.2f} of 1), so the map separates nothing. Another measure or model may"
+        )
+
     def with_threshold(self, rule: ThresholdRule, threshold: float | None = None) -> Detection:
         """Return the same map under another threshold; fast enough for a slider."""
         options = replace(self.options, threshold_rule=rule, threshold=threshold)
@@ -271,6 +301,7 @@ class Detection:
             "model": {"name": self.model_name, "sha256": self.model_sha256},
             "upsampling": self.upsampling,
             "threshold": self.threshold,
+            "contrast": self.contrast,
         }
 
 

@@ -16,9 +16,12 @@ import numpy.typing as npt
 from skimage.filters import unsharp_mask
 from skimage.restoration import richardson_lucy, wiener
 
+from napari_kpac.core.estimators import EstimatorInfo, find_estimator
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets.pairs import Floats
 from napari_kpac.evaluation.options import EvaluateOptions, MethodName
 from napari_kpac.optics import Aperture, defocus_map, psf, two_step
+from napari_kpac.optics.deconvolution import fitting_blur
 
 if TYPE_CHECKING:
     from napari_kpac.engine import Session
@@ -101,8 +104,9 @@ def load_models(models: Sequence[str], device: str) -> list[ModelMethod]:
 
 def classical_method(name: MethodName, options: EvaluateOptions) -> Method:
     """Return a method without a network by its name."""
-    if name == "ebdb":
-        return Method(name, {"method": "two-step", "defocus map": "EBDB"}, _two_step)
+    info = find_estimator(name)
+    if info is not None:
+        return _two_step(info)
     if name == "unsharp":
         return Method(name, UNSHARP, _unsharp)
     radius = options.radius
@@ -121,9 +125,18 @@ def classical_method(name: MethodName, options: EvaluateOptions) -> Method:
     return Method(name, {**settings, "blur": blur}, restore)
 
 
-def _two_step(image: Floats, _: Views) -> Floats:
-    """Estimate EBDB's defocus map, then deconvolve once for each level of blur."""
-    return np.asarray(two_step(np.clip(image, 0, 1)).image, np.float32)
+def _two_step(info: EstimatorInfo) -> Method:
+    """Return the method that estimates a defocus map and deconvolves once per level of blur."""
+    from napari_kpac.engine.estimators import prepare_estimator
+
+    estimator = prepare_estimator(info.name)
+
+    def restore(image: Floats, _: Views) -> Floats:
+        unit = np.clip(image, 0, 1).astype(np.float32)
+        sigma = fitting_blur(finish(estimator.estimate(unit)))
+        return np.asarray(two_step(unit, sigma=sigma).image, np.float32)
+
+    return Method(info.name, {"method": "two-step", "defocus map": info.label}, restore)
 
 
 def _unsharp(image: Floats, _: Views) -> Floats:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.estimators import ESTIMATORS
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets import MaskedImage, open_masked, open_pairs
 from napari_kpac.datasets.pairs import Floats, Pair, Pairs
@@ -208,7 +209,9 @@ def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
 
 
 class BlurStudy(Study):
-    """Blur detection: alpha_1 of every model at several enlargements, EBDB and local variance."""
+    """Blur detection: alpha_1 of every model at several enlargements, the estimators of
+    defocus, and local variance.
+    """
 
     def __init__(self, options: EvaluateOptions) -> None:
         self.data = open_masked(options)
@@ -222,7 +225,10 @@ class BlurStudy(Study):
             for model in models
             for factor in UPSAMPLINGS
         }
-        measures |= {"ebdb": {"source": "ebdb"}, "local variance": {"source": "variance"}}
+        measures |= {
+            each.name: {"source": each.name} for each in ESTIMATORS if not each.needs_model
+        }
+        measures["local variance"] = {"source": "variance"}
         self._measures = list(measures.values())
         count = min(len(self.data), options.limit or len(self.data))
         images = [self.data.name(number) for number in range(count)]

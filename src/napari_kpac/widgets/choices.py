@@ -16,6 +16,7 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import NotReadyError
+from napari_kpac.core.estimators import EstimatorInfo
 from napari_kpac.core.progress import catalogue
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.layers import METADATA, find_layer, is_ours
@@ -23,6 +24,11 @@ from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
+
+
+def estimator_text(info: EstimatorInfo) -> str:
+    """Return what a list shows for an estimator of defocus."""
+    return f"{info.label} ({'its own model' if info.needs_model else 'no network'})"
 
 
 NO_IMAGE = "there is no image layer: open an image first (File > Open)"

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.layers import Image, Shapes
 from napari.viewer import Viewer
+from qtpy.QtWidgets import QLabel
 
 from napari_kpac.core.errors import ConfigError, NotReadyError
+from napari_kpac.core.estimators import ESTIMATORS, find_estimator
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets import preferences
@@ -25,6 +27,7 @@ from napari_kpac.widgets.choices import (
     ImageBox,
     LayerBox,
     ModelBox,
+    estimator_text,
 )
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.docked import DockedWidget, first_hint
@@ -45,7 +48,16 @@ from napari_kpac.widgets.run_panel import RunPanel
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
 
-METHODS = (("KPAC network", "kpac"), ("classical (EBDB), no network", "ebdb"))
+METHODS = (
+    ("KPAC network", "kpac"),
+    *((f"deconvolution, {estimator_text(each)}", each.name) for each in ESTIMATORS),
+    ("deconvolution, map of your own", "map"),
+)
+GOOD_FOR = {
+    "kpac": "the network: fast, and best for blur as it was trained on",
+    **{each.name: f"defocus by {each.good_for}" for each in ESTIMATORS},
+    "map": "removes the blur that a layer says, in pixels of sigma (half the radius)",
+}
 RANGES = (
     ("automatic", "auto"),
     ("contrast limits of the layer", "contrast"),
@@ -70,7 +82,8 @@ class DeblurWidget(DockedWidget):
         self._method = choice_box(
             "method",
             METHODS,
-            "The network, or classical deconvolution with an estimated defocus map.",
+            "The network, or deconvolution with a defocus map.\n"
+            + "\n".join(f"{name}: {text}" for name, text in GOOD_FOR.items()),
         )
         self._model = ModelBox()
         self._device = DeviceBox()
@@ -80,6 +93,9 @@ class DeblurWidget(DockedWidget):
         self._scope = choice_box("process", SCOPES, "How much to process.")
         self._shapes = self._layer_box(
             "rectangle in", "A shapes layer: its selected (or last) rectangle is used.", Shapes
+        )
+        self._sigma = self._layer_box(
+            "defocus map", "An image layer that holds the blur in pixels of sigma."
         )
         self._left = self._layer_box("left view", "For dual-pixel models: the left view.")
         self._right = self._layer_box("right view", "For dual-pixel models: the right view.")
@@ -106,14 +122,22 @@ class DeblurWidget(DockedWidget):
     def _build(self) -> None:
         controls = [
             self._image, self._method, self._model, self._device, self._range, self._scope,
-            self._shapes, self._left, self._right,
+            self._shapes, self._sigma, self._left, self._right,
         ]  # fmt: skip
-        self.fill_scrolling(Form(controls), self._panel, group("compare", self._comparison))
+        self._about = QLabel()
+        self._about.setWordWrap(True)
+        self.fill_scrolling(
+            Form(controls), self._about, self._panel, group("compare", self._comparison)
+        )
 
     def _show_controls(self) -> None:
         """Show the controls that go with the method, the model and the scope."""
-        network = self._method.value == "kpac"
+        method = self._method.value
+        info = find_estimator(method)
+        network = method == "kpac" or (info is not None and info.needs_model)
         self._model.visible = self._device.visible = network
+        self._sigma.visible = method == "map"
+        self._about.setText(GOOD_FOR[method].capitalize() + ".")
         self._left.visible = self._right.visible = self._takes_views()
         self._shapes.visible = self._scope.value == "rectangle"
 
@@ -131,7 +155,7 @@ class DeblurWidget(DockedWidget):
             layer = self._image.chosen()
             target, options = self._make_target(layer), self._options(layer)
             # The thread gets no more of the target than this: it must not hold on to a layer.
-            make = partial(_steps, target.data, target.views, target.region, options)
+            make = partial(_steps, target.data, target.views, target.region, options, target.sigma)
             model = options.model if options.method == "kpac" else options.method
             show = partial(self._show_result, target, model)
             self._panel.start(make, "Loading the model ...", show)
@@ -161,14 +185,23 @@ class DeblurWidget(DockedWidget):
                     "the left and the right view, or another model"
                 )
             views = full_resolution(left), full_resolution(right)
+        sigma = None
+        if self._method.value == "map":
+            if self._sigma.layer is None:
+                raise NotReadyError(
+                    "choose the layer of the defocus map: an image layer with the blur in pixels "
+                    "of sigma, of the size of the image"
+                )
+            sigma = full_resolution(self._sigma.layer)
         if scope != "all":
+            sigma = sigma[index] if sigma is not None and sigma.ndim > 2 else sigma
             data = data[index]
             views = None if views is None else (views[0][index], views[1][index])
         if scope == "rectangle":
             if self._method.value != "kpac":
-                raise ConfigError("the classical method takes whole slices: choose one of those")
+                raise ConfigError("deconvolution takes whole slices: choose one of those")
             region = selected_rectangle(layer, self._shapes.layer)
-        return _Target(layer, scope, index, data, views, region)
+        return _Target(layer, scope, index, data, views, region, sigma)
 
     def _show_result(self, target: _Target, model: str, result: Any) -> None:
         layer = target.layer
@@ -185,9 +218,9 @@ class DeblurWidget(DockedWidget):
         )
         self._results.raise_above(layer, key)
         self._comparison.set_pair(layer, added)
-        if result.sigma is not None:  # the blur that the classical method estimated, in pixels
+        if result.sigma is not None and target.sigma is None:  # what was estimated, in pixels
             self._results.put(
-                (layer.unique_id, "defocus map"),
+                (layer.unique_id, "defocus map", model),
                 *target.placed(result.sigma),
                 name=f"{layer.name} (defocus map)",
                 colormap="magma",
@@ -208,6 +241,8 @@ class _Target:
     data: Any
     views: tuple[Any, Any] | None
     region: Region | None
+    sigma: Any = None
+    """The defocus map of one's own."""
 
     def placed(self, pixels: Any) -> tuple[Any, dict[str, Any]]:
         """Return a result with all axes of its layer, and where it lies."""
@@ -218,13 +253,15 @@ class _Target:
         return pixels[lead], moved(self.layer, (*self.index, top, left))
 
 
-def _steps(data: Any, views: Any, region: Region | None, options: DeblurOptions) -> Steps[Any]:
+def _steps(
+    data: Any, views: Any, region: Region | None, options: DeblurOptions, sigma: Any = None
+) -> Steps[Any]:
     """Run the engine; loads torch on first use, so call it in a thread."""
     from napari_kpac.engine import Session, deblur_steps
 
     preferences.apply_to_engine()
     if region is None:
-        return (yield from deblur_steps(data, options, views=views))
+        return (yield from deblur_steps(data, options, views=views, sigma=sigma))
     fields = options.to_dict()
     session = Session(data, fields.pop("model"), fields.pop("device"), views=views, **fields)
     try:
