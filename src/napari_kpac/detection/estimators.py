@@ -284,7 +284,7 @@ class Detection:
         kind = "blurred" if middle >= WITHOUT_CONTRAST else "sharp"
         return (
             f"the map has no contrast: all of the image reads as equally {kind} (about "
-            f"{middle:.2f} of 1), so the map separates nothing. Another measure or model may"
+            f"{middle:.2f} of 1), so there is nothing to separate"
         )
 
     def with_threshold(self, rule: ThresholdRule, threshold: float | None = None) -> Detection:

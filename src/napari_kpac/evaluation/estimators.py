@@ -2,11 +2,12 @@
 
 Not for: deblurring with their maps (study), or masks that people have drawn (study).
 
-The rules. Truth is the radius of the fixed benchmark's scenes, seeded; sigma is half the radius. Every
-fourth pixel of every fourth row is taken, all scenes together. The mean error is that of sigma in
-pixels, for estimators that return pixels; over all radii, and by radius. Rank correlation is Spearman's
-between map and truth. ROC AUC is the chance that a pixel blurred by more than 2 px has a larger
-value than one blurred by less than 0.5 px: over all pixels, and over those with texture alone.
+The rules. Truth is the radius of the fixed benchmark's scenes, seeded; sigma is half the radius.
+Every fourth pixel of every fourth row is taken, all scenes together. The mean error is that of
+sigma in pixels, for estimators that return pixels; over all radii, and by radius. Rank correlation
+is Spearman's between map and truth. ROC AUC is the chance that a pixel blurred by more than 2 px
+has a larger value than one blurred by less than 0.5 px: over all pixels, and over those with
+texture alone.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def accuracy_table(rows: Sequence[Accuracy]) -> Table:
             )
             for row in rows
         ],
-        "sigma is half the radius; alpha_1 and local variance are in no unit, so they have no error "
+        "sigma is half the radius; alpha_1 and local variance have no unit, so there is no error "
         "in pixels. AUC: blurred (above 2 px) against sharp (below 0.5 px)",
     )
 

@@ -209,9 +209,7 @@ def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
 
 
 class BlurStudy(Study):
-    """Blur detection: alpha_1 of every model at several enlargements, the estimators of
-    defocus, and local variance.
-    """
+    """Blur detection: alpha_1 at several enlargements, estimators of defocus, local variance."""
 
     def __init__(self, options: EvaluateOptions) -> None:
         self.data = open_masked(options)
