@@ -22,7 +22,7 @@ from napari_kpac.batch.files import (
     OpenFile,
     Output,
     files_beside,
-    model_card,
+    model_sha256,
     open_arrays,
 )
 from napari_kpac.batch.inputs import Item, Name, plan_items
@@ -225,8 +225,7 @@ class DeblurAction(FileAction):
     def open(self, item: Item, pixel_range: Any = None) -> OpenFile:
         """Open the file or pair."""
         sha256 = self.recipe.model_sha256
-        network = self.options.method == "kpac"
-        if network and sha256 and model_card(self.options).sha256 != sha256:
+        if sha256 and model_sha256(self.options) != sha256:
             raise RecipeError(
                 f"the model {self.options.model!r} is another one here than where the batch was "
                 "started; install the same on every machine"

@@ -28,6 +28,12 @@ ESTIMATORS = (
     EstimatorInfo(
         "jnb", "JNB", "sparse coding: slight blur of fine detail, in images without noise"
     ),
+    EstimatorInfo(
+        "dmenet",
+        "DMENet",
+        "a network of 25 million weights, which you bring or train: also where there are no edges",
+        needs_model=True,
+    ),
 )
 """In the order in which they are listed."""
 

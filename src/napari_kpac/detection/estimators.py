@@ -180,7 +180,7 @@ def _measure_planes(
     estimator = None
     if options.source in ESTIMATOR_NAMES:
         wanted = options.model if model is None else model
-        estimator = prepare_estimator(options.source, wanted, options.device)
+        estimator = prepare_estimator(options.source, wanted, options.device, options.memory)
     found, count = [], len(stacks[0]) * len(stacks)
     for together in zip(*stacks, strict=True):
         maps = []

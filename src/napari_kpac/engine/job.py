@@ -382,7 +382,9 @@ class ClassicalJob:
         self.estimator = None
         if options.method != "map":
             model = options.model if model is None else model
-            self.estimator = prepare_estimator(options.method, model, options.device)
+            self.estimator = prepare_estimator(
+                options.method, model, options.device, options.memory
+            )
         self.first = as_array(image)
         self.layout = layout_for(self.first, options)
         if pixel_range is None:

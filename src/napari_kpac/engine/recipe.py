@@ -22,6 +22,7 @@ from PIL import Image
 from torch.nn import functional as F
 
 from napari_kpac.core.errors import ConfigError, DeviceError, FileError, KpacError, RecipeError
+from napari_kpac.core.estimators import find_estimator
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions, ImageOptions
 from napari_kpac.engine.arrays import Array, Layout, Maps
@@ -30,7 +31,7 @@ from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import resolve_range
 from napari_kpac.engine.tiling import Plan
 from napari_kpac.images import WRITABLE, description_of, read_image
-from napari_kpac.weights import is_file_name, load
+from napari_kpac.weights import is_file_name, load, load_dmenet
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,14 +268,17 @@ def check_model(recipe: Recipe, model: str) -> None:
 
     A model that the caller chose in place of the recipe's own is the caller's decision.
     """
-    if model != recipe.options.model or recipe.options.method != "kpac":
+    method = recipe.options.method
+    estimator = find_estimator(method)
+    has_model = method == "kpac" if estimator is None else estimator.needs_model
+    if model != recipe.options.model or not has_model:
         return
     if recipe.folder is not None and is_file_name(model) and not _is_below(recipe.folder, model):
         raise RecipeError(
             f"the recipe names the model file {model}, which is not in the recipe's folder; if you "
             "trust both, name that model explicitly"
         )
-    card = load(model).card
+    card = (load(model) if estimator is None else load_dmenet(model)).card
     if card.sha256 != recipe.model_sha256:
         raise RecipeError(
             f"the recipe was made with other weights of {recipe.model_name!r} than are installed "
