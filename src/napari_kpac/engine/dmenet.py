@@ -23,7 +23,7 @@ from napari_kpac.network import DMENet
 from napari_kpac.network.dmenet import sigma_of
 from napari_kpac.optics.pixels import Floats
 
-BYTES_PER_PIXEL = 40
+BYTES_PER_PIXEL = 32
 """Memory of a forward pass for each pixel of a tile and each channel of the first level."""
 
 

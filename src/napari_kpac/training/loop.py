@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from napari_kpac.core.errors import CancelledError, FileError, TrainingError
 from napari_kpac.core.progress import Progress, Steps

@@ -93,8 +93,8 @@ class OptimiserOptions:
     )
     perceptual: float = number(7e-4, "weight of the perceptual loss in the second phase", 0, 1e3)
     vgg: str = option(
-        "", "file with VGG-19 weights, for the perceptual loss (by default from torch's hub cache) or"
-        " as what dmenet's encoder starts from (by default from scratch)",
+        "", "file with VGG-19 weights, for the perceptual loss (by default from torch's hub cache)"
+        " or for dmenet's encoder (by default from scratch)",
     )  # fmt: skip
     attention_learning_rate: float = number(
         0.2, "learning rate of the attention modules, as a share", 0, 100,

@@ -16,9 +16,9 @@ from typing import Any
 from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.files import append, read_text, replacing, write_record
 from napari_kpac.images import write_image
+from napari_kpac.training.objectives import AnyScores
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.state import Counters
-from napari_kpac.training.objectives import AnyScores
 from napari_kpac.weights import ModelCard, ModelEntry, install, models
 
 OPTIONS, METRICS, STATE = "options.json", "metrics.csv", "state.safetensors"

@@ -1,7 +1,7 @@
 """The authors' ``.npz`` weight files: their layout, read safely, as our networks.
 
-Not for: our own format (store.py), or DMENet's layout (authors_dmenet.py). The authors' files are AGPL-3.0 and not part of this
-package; users bring their own.
+Not for: our own format (store.py), or DMENet's layout (authors_dmenet.py). KPAC's
+authors' files are AGPL-3.0 and not part of this package; users bring their own.
 """
 
 from __future__ import annotations

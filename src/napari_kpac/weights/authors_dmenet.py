@@ -1,8 +1,8 @@
 """The layout of the ``.npz`` files of DMENet's authors: arrays in the order of their network.
 
-Only one of the names in those files is documented (``main_net/defocus_net/decoder/u0/c1_1/bias:0``),
-so layers are told apart by the order in which their network was built and by their shapes; of a
-name, the last part is used, which says what an array is. Not for: reading the arrays (archive.py).
+Their names are documented nowhere but for one, ``main_net/defocus_net/decoder/u0/c1_1/bias:0``. So
+layers are told apart by the order in which the network was built and by their shapes; of a name,
+the last part is used, which says what an array is. Not for: reading the arrays (archive.py).
 """
 
 from __future__ import annotations
@@ -190,6 +190,10 @@ def _fill(
 ) -> None:
     """Put the arrays of the layers into a state, each at its place."""
     expected = net.state_dict()
+    counted = (
+        f"the file has {len(layers)} layers of the {what}, DMENet has {len(places)}. Is this a DMENet"
+        " file, with its arrays in their order?"
+    )
     for place, layer in zip(places, layers, strict=False):
         names = {"weight": f"{place.conv}.weight", "bias": f"{place.conv}.bias"}
         if place.norm is not None:
@@ -199,7 +203,7 @@ def _fill(
             raise WeightsError(
                 f"{layer.name}, which should be {place.conv}, has "
                 + (f"no {', '.join(missing)}" if missing else f"a {', '.join(extra)} too many")
-                + "; is this a DMENet file, with its arrays in their order?"
+                + f"; {counted}"
             )
         for role, ours in names.items():
             tensor = torch.from_numpy(layer.arrays[role].astype(np.float32))
@@ -210,7 +214,7 @@ def _fill(
             if given != wanted:
                 raise WeightsError(
                     f"{layer.name}: the {role} of {place.conv} must have shape {wanted}, not"
-                    f" {given}; is this a DMENet file, with its arrays in their order?"
+                    f" {given}; {counted}"
                 )
             state[ours] = tensor.contiguous()
     if len(layers) < len(places):
