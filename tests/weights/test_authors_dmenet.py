@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from skimage import io
 
 import napari_kpac as kpac
 from napari_kpac import weights
@@ -78,7 +79,7 @@ def _spoil(layers, how):
     [
         (
             "a layer is missing",
-            "decoder/u3/c1_1.*should be encoder.4.convs.3.*has 50 layers.*has 51",
+            "u3/c1_1.*should be encoder.4.convs.3.*has 49 layers.*has 50",
         ),
         ("the end is missing", "1 layers of the network are missing.* output"),
         ("a head is missing", r"aux/u0/c2.*heads|layers of the auxiliary heads are missing"),
@@ -114,7 +115,7 @@ def authors_file(tmp_path):
 
 
 def test_the_catalogue_lists_it_and_each_kind_has_its_place(authors_file):
-    with pytest.raises(ModelNotFoundError, match="none is installed.*models install"):
+    with pytest.raises(ModelNotFoundError, match=r"none is installed.*models install"):
         weights.load_dmenet()
     entry = weights.install(authors_file, "defocus")
     assert entry.kind == "dmenet"
@@ -124,9 +125,9 @@ def test_the_catalogue_lists_it_and_each_kind_has_its_place(authors_file):
     # The only one there is stands for the default.
     assert isinstance(weights.load_dmenet(), DMENet)
     assert weights.load_dmenet("defocus").card.sha256 == entry.card.sha256
-    with pytest.raises(WeightsError, match="defocus is a DMENet model.*KPAC"):
+    with pytest.raises(WeightsError, match=r"defocus is a DMENet model.*KPAC"):
         kpac.load("defocus")
-    with pytest.raises(WeightsError, match="kpac-3level is a KPAC model.*defocus"):
+    with pytest.raises(WeightsError, match=r"kpac-3level is a KPAC model.*defocus"):
         weights.load_dmenet("kpac-3level")
     weights.install(authors_file, "second")
     with pytest.raises(ModelNotFoundError, match="name it: defocus, second"):
@@ -146,9 +147,9 @@ def test_the_terminal_imports_installs_shows_and_refuses(authors_file, tmp_path,
     shown = json.loads(capsys.readouterr().out)
     assert shown["network"] == "dmenet"
     assert shown["config"] == {"width": 4, "auxiliary": True}
-    image = tmp_path / "image.npy"
-    np.save(image, np.zeros((32, 32, 3), np.uint8))
-    assert main(["deblur", str(image), "-o", str(tmp_path / "o.npy"), "--model", "defocus"]) == 1
+    image = tmp_path / "image.png"
+    io.imsave(image, np.zeros((32, 32, 3), np.uint8), check_contrast=False)
+    assert main(["deblur", str(image), "-o", str(tmp_path / "o.png"), "--model", "defocus"]) == 1
     assert "is a DMENet model" in capsys.readouterr().err
 
 
@@ -158,5 +159,5 @@ def test_a_network_of_a_later_release_is_refused(tmp_path):
     weights.save_network(net, path, weights.ModelCard("later"))
     data = path.read_bytes().replace(b'"network":"kpac"', b'"network":"next"')
     path.write_bytes(data)
-    with pytest.raises(WeightsError, match="'next'.*newer"):
+    with pytest.raises(WeightsError, match=r"'next'.*newer"):
         weights.describe(path)

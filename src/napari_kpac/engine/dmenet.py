@@ -109,19 +109,18 @@ def tile_side(size: tuple[int, int], net: DMENet, budget: int) -> int:
     DeviceError
         If the smallest tile does not fit.
     """
-    per_pixel = _pixel_bytes(net)
-    if size[0] * size[1] * per_pixel <= budget:
+    multiple, halo, needed = net.config.multiple, halo_of(net), 0
+    if size[0] * size[1] * _pixel_bytes(net) <= budget:
         return max(size)
-    multiple, halo = net.config.multiple, halo_of(net)
-    seen = int((budget / per_pixel) ** 0.5)
-    side = (seen - 2 * halo) // multiple * multiple
-    if side < multiple:
-        least = (multiple + 2 * halo) ** 2 * per_pixel
-        raise DeviceError(
-            f"DMENet needs {least / 1e6:.0f} MB for its smallest tile, and the memory budget is"
-            f" {budget / 1e6:.0f} MB; give it more memory, or choose another estimator"
-        )
-    return side
+    for side in range(max(size), 0, -multiple):
+        height, width = (min(length, side + 2 * halo) for length in size)
+        needed = height * width * _pixel_bytes(net)
+        if needed <= budget:
+            return side
+    raise DeviceError(
+        f"DMENet needs {needed / 1e6:.0f} MB for its smallest tile, and the memory budget is"
+        f" {budget / 1e6:.0f} MB; give it more memory, or choose another estimator"
+    )
 
 
 def _pixel_bytes(net: DMENet) -> int:

@@ -193,7 +193,7 @@ class ResidualUnit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the block."""
-        added: Tensor = self.shortcut(x).add_(self.second(self.first(x)))
+        added: Tensor = self.shortcut(x) + self.second(self.first(x))
         return added
 
 

@@ -277,9 +277,9 @@ def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
         ],
         "The paper's columns are the paper's, at 1280x720, its time on the authors' GPU; its way "
         "of counting leaves the transposed convolutions out; DPDNet is counted on its published "
-        "code; DMENet estimates the defocus map alone, to which deconvolution is added. CPU seconds "
-        "are of all threads together, and the ratio is theirs. Peak is the whole process, torch "
-        "included; forward is what a forward pass adds to the loaded network and input.",
+        "code; DMENet estimates the defocus map alone, without the deconvolution that follows. CPU "
+        "seconds are of all threads together, and the ratio is theirs. Peak is the whole process, "
+        "torch included; forward is what a forward pass adds to the loaded network and input.",
     )  # fmt: skip
 
 

@@ -17,9 +17,15 @@ from torch.nn.functional import adaptive_avg_pool2d, mse_loss
 
 from napari_kpac.core.errors import TrainingError
 from napari_kpac.network import DMENet
-from napari_kpac.network.dmenet import FULL_SCALE_PX, VGG_CONVS, defocus_of, sigma_of
+from napari_kpac.network.dmenet import (
+    FULL_SCALE_PX,
+    MEANS_BGR,
+    VGG_CONVS,
+    defocus_of,
+    sigma_of,
+)
 from napari_kpac.training.examples import Data
-from napari_kpac.training.losses import VGG_STD, read_vgg
+from napari_kpac.training.losses import VGG_MEAN, VGG_STD, read_vgg
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import Processes
 from napari_kpac.training.validation import PREVIEWED_CROPS
@@ -131,8 +137,8 @@ def validate_radius(
 def start_from_vgg(net: DMENet, file: str) -> None:
     """Copy VGG-19's convolutions into the encoder.
 
-    torchvision's weights expect RGB, divided by a deviation of each channel; the network's own
-    input is BGR in 0..255. The first kernel is changed to match.
+    torchvision's weights expect RGB minus means, divided by deviations; the network's own input is
+    BGR in 0..255 minus slightly other means. The first layer is changed to match.
     """
     places: dict[str, str] = {}
     index = 0
@@ -145,6 +151,9 @@ def start_from_vgg(net: DMENet, file: str) -> None:
     own = net.state_dict()
     given = read_vgg(file, {theirs: own[ours] for theirs, ours in places.items()})
     deviation = 255 * torch.tensor(VGG_STD).view(1, 3, 1, 1)
-    given["0.weight"] = (given["0.weight"].float() / deviation).flip(1)
+    kernel = (given["0.weight"].float() / deviation).flip(1)
+    shift = torch.tensor(MEANS_BGR) - 255 * torch.tensor(VGG_MEAN).flip(0)
+    given["0.weight"] = kernel
+    given["0.bias"] = given["0.bias"].float() + kernel.sum(dim=(2, 3)) @ shift
     for theirs, ours in places.items():
         own[ours].copy_(given[theirs])

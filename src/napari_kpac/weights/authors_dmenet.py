@@ -16,7 +16,13 @@ from torch import Tensor
 
 from napari_kpac.core.errors import WeightsError
 from napari_kpac.network import DMENet, DMENetConfig
-from napari_kpac.network.dmenet import RESIDUAL_BLOCKS, VGG_CONVS, AuxiliaryHead, ConvUnit
+from napari_kpac.network.dmenet import (
+    DECODER_CONVS,
+    RESIDUAL_BLOCKS,
+    VGG_CONVS,
+    AuxiliaryHead,
+    ConvUnit,
+)
 from napari_kpac.weights.archive import Arrays
 from napari_kpac.weights.unpickle import FloatArray
 
@@ -142,9 +148,9 @@ def _parted(layers: Sequence[_Layer]) -> tuple[list[_Layer], list[_Layer]]:
 
 def _shortcuts_first(layers: list[_Layer]) -> list[_Layer]:
     """Put the 1x1 convolution of every residual block before its 3x3 convolutions."""
-    end = len(layers) - 3
-    begin = end - 3 * RESIDUAL_BLOCKS
-    if begin < sum(VGG_CONVS) or layers[begin].shape[0] == 1:
+    begin = sum(VGG_CONVS) + sum(DECODER_CONVS)
+    end = begin + 3 * RESIDUAL_BLOCKS
+    if len(layers) < end or layers[begin].shape[0] == 1:
         return layers
     blocks = [layers[i : i + 3] for i in range(begin, end, 3)]
     turned = [each for first, second, shortcut in blocks for each in (shortcut, first, second)]
@@ -191,8 +197,8 @@ def _fill(
     """Put the arrays of the layers into a state, each at its place."""
     expected = net.state_dict()
     counted = (
-        f"the file has {len(layers)} layers of the {what}, DMENet has {len(places)}. Is this a DMENet"
-        " file, with its arrays in their order?"
+        f"the file has {len(layers)} layers of the {what}, DMENet has {len(places)}. Is this a"
+        " DMENet file, with its arrays in their order?"
     )
     for place, layer in zip(places, layers, strict=False):
         names = {"weight": f"{place.conv}.weight", "bias": f"{place.conv}.bias"}
