@@ -251,7 +251,8 @@ class Choices:
     @property
     def deblurring(self) -> list[tuple[str, str]]:
         """The models that deblur, without those that only estimate defocus."""
-        return [each for each in self.models if self.configs[each[1]].KIND == "kpac"]
+        estimators = [name for name, config in self.configs.items() if config.KIND != "kpac"]
+        return [each for each in self.models if each[1] not in estimators]
 
 
 def find_choices() -> Choices:

@@ -46,7 +46,7 @@ from napari_kpac.widgets.layers import (
 from napari_kpac.widgets.run_panel import RunPanel
 
 if TYPE_CHECKING:
-    from napari_kpac.network import KPACConfig
+    from napari_kpac.weights.store import Config
 
 METHODS = (
     ("KPAC network", "kpac"),
@@ -99,7 +99,7 @@ class DeblurWidget(DockedWidget):
         )
         self._left = self._layer_box("left view", "For dual-pixel models: the left view.")
         self._right = self._layer_box("right view", "For dual-pixel models: the right view.")
-        self._configs: Mapping[str, KPACConfig] = {}
+        self._configs: Mapping[str, Config] = {}
         filler = self.kept(ChoiceFiller(self._model, self._device, self))
         filler.filled.connect(self._learn_configs)
         self._comparison = self.kept(Comparison(napari_viewer))
