@@ -120,3 +120,19 @@ def test_cancelling_leaves_nothing_behind():
     assert not torch.is_inference_mode_enabled()
     with pytest.raises(StopIteration):
         next(steps)
+
+
+def test_an_evaluation_compares_it_like_any_model(installed, tmp_path, capsys):
+    """Its map deconvolves in a row of its own, beside the networks that deblur."""
+    from napari_kpac.cli import main
+    from napari_kpac.images import write_image
+
+    del installed
+    photo = data.astronaut()[:64, 160:240]
+    for name, image in (("blurred", kpac.defocus(photo, 2.0).image), ("sharp", photo)):
+        write_image(tmp_path / "pairs" / name / "1.png", image)
+    assert main([
+        "evaluate", "--dataset", "pairs", "--root", str(tmp_path / "pairs"), "--model", "defocus",
+        "-o", str(tmp_path / "report"), "--no-lpips",
+    ]) == 0  # fmt: skip
+    assert "defocus" in capsys.readouterr().out

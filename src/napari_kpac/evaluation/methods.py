@@ -16,7 +16,7 @@ import numpy.typing as npt
 from skimage.filters import unsharp_mask
 from skimage.restoration import richardson_lucy, wiener
 
-from napari_kpac.core.estimators import EstimatorInfo, find_estimator
+from napari_kpac.core.estimators import ESTIMATORS, EstimatorInfo, find_estimator
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets.pairs import Floats
 from napari_kpac.evaluation.options import EvaluateOptions, MethodName
@@ -94,11 +94,32 @@ class ModelMethod(Method):
 
 
 def load_models(models: Sequence[str], device: str) -> list[ModelMethod]:
-    """Load models; each is called by its file's name where that tells it from the others."""
+    """Load the models that deblur; see :func:`name_models` for how they are called."""
+    return [ModelMethod(model, device, name) for name, model in name_models(models, "kpac")]
+
+
+def load_estimators(models: Sequence[str], device: str) -> list[Method]:
+    """Load the models that estimate defocus, as methods that deconvolve with their maps."""
+    return [
+        _two_step(info, model, device, name)
+        for info in ESTIMATORS
+        if info.needs_model
+        for name, model in name_models(models, info.name)
+    ]
+
+
+def name_models(models: Sequence[str], kind: str) -> list[tuple[str, str]]:
+    """Return the models of one kind, the name that tables have for it before each.
+
+    Each is called by its file's name where that tells it from the others.
+    """
+    from napari_kpac.weights import kind_of
+
     short = [Path(model).name for model in models]
     return [
-        ModelMethod(model, device, model if short.count(name) > 1 else name)
+        (model if short.count(name) > 1 else name, model)
         for model, name in zip(models, short, strict=True)
+        if kind_of(model) == kind
     ]
 
 
@@ -125,18 +146,23 @@ def classical_method(name: MethodName, options: EvaluateOptions) -> Method:
     return Method(name, {**settings, "blur": blur}, restore)
 
 
-def _two_step(info: EstimatorInfo) -> Method:
+def _two_step(
+    info: EstimatorInfo, model: str = "default", device: str = "auto", name: str = ""
+) -> Method:
     """Return the method that estimates a defocus map and deconvolves once per level of blur."""
     from napari_kpac.engine.estimators import prepare_estimator
 
-    estimator = prepare_estimator(info.name)
+    estimator = prepare_estimator(info.name, model, device)
 
     def restore(image: Floats, _: Views) -> Floats:
         unit = np.clip(image, 0, 1).astype(np.float32)
         sigma = fitting_blur(finish(estimator.estimate(unit)))
         return np.asarray(two_step(unit, sigma=sigma).image, np.float32)
 
-    return Method(info.name, {"method": "two-step", "defocus map": info.label}, restore)
+    settings = {"method": "two-step", "defocus map": info.label}
+    if estimator.model_sha256:
+        settings |= {"model": model, "sha256": estimator.model_sha256}
+    return Method(name or info.name, settings, restore)
 
 
 def _unsharp(image: Floats, _: Views) -> Floats:

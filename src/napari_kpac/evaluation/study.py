@@ -38,7 +38,14 @@ from napari_kpac.evaluation.attention import (
     sample_variance,
 )
 from napari_kpac.evaluation.benchmark import SyntheticCases
-from napari_kpac.evaluation.methods import INPUT, ModelMethod, classical_method, load_models
+from napari_kpac.evaluation.methods import (
+    INPUT,
+    ModelMethod,
+    classical_method,
+    load_estimators,
+    load_models,
+    name_models,
+)
 from napari_kpac.evaluation.metrics import ImageArray
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.results import IMAGES, Key, Line, Results, Row, summarise
@@ -102,8 +109,9 @@ class PairStudy(Study):
                     f"the model {model.name} needs dual-pixel views; choose data that has them"
                     " and say so (dual), or leave the model out"
                 )
+        estimators = load_estimators(options.model, options.device)
         classical = [classical_method(name, options) for name in options.method]
-        self.methods = [INPUT, *models, *classical]
+        self.methods = [INPUT, *models, *estimators, *classical]
         count = len(self.pairs)
         if options.kind != "synthetic" and options.limit is not None:
             count = min(count, options.limit)
@@ -226,11 +234,18 @@ class BlurStudy(Study):
         measures |= {
             each.name: {"source": each.name} for each in ESTIMATORS if not each.needs_model
         }
+        measures |= {
+            name: {"source": each.name, "model": model, "device": options.device}
+            for each in ESTIMATORS
+            if each.needs_model
+            for name, model in name_models(options.model, each.name)
+        }
         measures["local variance"] = {"source": "variance"}
         self._measures = list(measures.values())
         count = min(len(self.data), options.limit or len(self.data))
         images = [self.data.name(number) for number in range(count)]
-        settings = {model.name: dict(model.settings) for model in models}
+        estimators = load_estimators(options.model, options.device)
+        settings = {each.name: dict(each.settings) for each in (*models, *estimators)}
         super().__init__(options, images, list(measures), (0.0,), settings)
         self.columns = [
             *(f"{measure} by {rule}" for rule in RULE_NAMES for measure in BLUR_MEASURES),

@@ -178,6 +178,14 @@ def _dmenet_advice() -> str:
     )
 
 
+def kind_of(model: str | os.PathLike[str]) -> str:
+    """Return the kind of a network by its name or file: ``kpac`` or ``dmenet``."""
+    text = os.fspath(model)
+    if Path(text).suffix == ".npz":
+        return load_network(text).config.KIND
+    return describe(text).config.KIND if is_file_name(text) else find(text).kind
+
+
 def load_network(model: str | os.PathLike[str] = "default") -> Network:
     """Load a network of either kind; otherwise as :func:`load`."""
     text = os.fspath(model)

@@ -188,7 +188,9 @@ class BlurMapWidget(DockedWidget):
         kind = find_estimator(self._kind.value)
         attention = kind is None and self._kind.value != "variance"
         self._enlarge.visible = attention
-        self._model.visible = attention or (kind is not None and kind.needs_model)
+        own_model = kind is not None and kind.needs_model
+        self._model.visible = attention or own_model
+        self._model.show_kind(self._kind.value if own_model else "kpac")
         self._about.setText(GOOD_FOR["alpha" if attention else self._kind.value].capitalize() + ".")
         self._decide()
 

@@ -248,12 +248,6 @@ class Choices:
     configs: dict[str, Config] = field(default_factory=dict)
     """Networks of the models, also of ``default``."""
 
-    @property
-    def deblurring(self) -> list[tuple[str, str]]:
-        """The models that deblur, without those that only estimate defocus."""
-        estimators = [name for name, config in self.configs.items() if config.KIND != "kpac"]
-        return [each for each in self.models if each[1] not in estimators]
-
 
 def find_choices() -> Choices:
     """Return the models and devices that there are."""
@@ -262,7 +256,7 @@ def find_choices() -> Choices:
 
     found = models()
     offered = [
-        (f"{entry.name}{_suffix(entry.card.status, entry.config.views)}", entry.name)
+        (f"{entry.name}{_suffix(entry.card.status, entry.config)}", entry.name)
         for entry in sorted(found, key=lambda entry: not entry.is_default)
     ]
     places = [(f"{device.name} ({device.label})", device.name) for device in devices()]
@@ -272,8 +266,10 @@ def find_choices() -> Choices:
     return Choices(offered, [("automatic", "auto"), *places], configs)
 
 
-def _suffix(status: str, views: int) -> str:
-    notes = [note for note in (status, "dual-pixel" if views == 2 else "") if note]
+def _suffix(status: str, config: Config) -> str:
+    views = "dual-pixel" if config.views == 2 else ""
+    kind = "DMENet" if config.KIND == "dmenet" else ""
+    notes = [note for note in (kind, status, views) if note]
     return f" ({', '.join(notes)})" if notes else ""
 
 

@@ -134,8 +134,9 @@ class DeblurWidget(DockedWidget):
         """Show the controls that go with the method, the model and the scope."""
         method = self._method.value
         info = find_estimator(method)
-        network = method == "kpac" or (info is not None and info.needs_model)
-        self._model.visible = self._device.visible = network
+        own_model = info is not None and info.needs_model
+        self._model.visible = self._device.visible = method == "kpac" or own_model
+        self._model.show_kind(method if own_model else "kpac")
         self._sigma.visible = method == "map"
         self._about.setText(GOOD_FOR[method].capitalize() + ".")
         self._left.visible = self._right.visible = self._takes_views()

@@ -119,10 +119,10 @@ class Controls(QWidget):
 
     def offer_models(self, found: Choices) -> None:
         """Offer these models, and the files that were added by hand."""
-        first = [value for _, value in found.deblurring[:1]]
+        first = [value for _, value in found.models[:1]]
         before = [name for name in self.models.chosen if name != "default"]
         files = [entry for entry in self.models.entries if "/" in entry[1]]
-        self.models.offer([*found.deblurring, *files], before or first)
+        self.models.offer([*found.models, *files], before or first)
 
     def _follow_kind(self) -> None:
         """Show what goes with the kind of data."""
