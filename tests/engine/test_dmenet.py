@@ -29,18 +29,18 @@ def small_net(width=2):
     return build_dmenet(DMENetConfig(width, auxiliary=False), seed=3).requires_grad_(False).eval()
 
 
-def test_tiles_make_the_map_of_the_whole_image():
-    net = small_net()
+def test_tiles_make_the_map_of_the_whole_image(installed):
+    net = weights.load_dmenet(installed.path)
     image = np.random.default_rng(0).uniform(0, 1, (70, 930, 3)).astype(np.float32)
     whole = finish(defocus_steps(image, net, "10 GB"))
-    budget = BYTES_PER_PIXEL * 2 * 80 * 640
+    budget = BYTES_PER_PIXEL * 4 * 80 * 640
     assert tile_side((80, 944), net, budget) == 256
     steps = list(defocus_steps(image, net, budget))
     tiled = finish(defocus_steps(image, net, budget))
     assert steps[-1].done == steps[-1].total == 4 * net.STAGES
     assert whole.shape == tiled.shape == (70, 930)
     assert np.ptp(whole) > 0.1
-    np.testing.assert_allclose(tiled, whole, atol=1e-5)
+    np.testing.assert_allclose(tiled, whole, atol=1e-4)
 
 
 def test_a_budget_below_the_smallest_tile_is_refused():

@@ -26,7 +26,6 @@ def test_it_learns_the_radius(options, tmp_path, one_thread):
         **DMENET, steps=120, crop_size=32, fixed_batch=True, max_radius=6.0, validate_every=60,
         learning_rate=3e-3, final_learning_rate=0.1, ema_decay=0.9, batch_size=4,
         validation_crops=4, uniform=1.0, scenes=0.0, focused=0.0, radii=(1.0, 6.0), spread=0.0,
-        seed=1,
     )  # fmt: skip
     trained = finish(train(learning, tmp_path / "run"))
     scores = trained.scores

@@ -116,8 +116,8 @@ def validate_radius(
         samples[index] = found[:, every // 2 :: every, every // 2 :: every][:, :SAMPLES, :SAMPLES]
         if len(rows) < PREVIEWED_CROPS:
             grey = (found / (FULL_SCALE_PX - 1)).clamp(0, 1)
-            shown = [image[0].cpu(), *(each.expand(3, -1, -1) for each in grey)]
-            rows.append(torch.cat(shown, dim=2))
+            side_by_side = [image[0].cpu(), *(each.expand(3, -1, -1) for each in grey)]
+            rows.append(torch.cat(side_by_side, dim=2))
 
     def summed(values: Tensor) -> Tensor:
         return (processes.mean(values.to(processes.device)) * processes.world).cpu()
