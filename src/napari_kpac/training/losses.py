@@ -146,9 +146,9 @@ def read_vgg(file: str, expected: dict[str, Tensor]) -> dict[str, Tensor]:
     path = Path(file) if file else Path(torch.hub.get_dir()) / "checkpoints" / VGG_FILE
     if not path.is_file():
         raise WeightsError(
-            f"VGG-19 weights are needed, and there is no file {path}; put torchvision's {VGG_FILE}"
-            " there or name a file with the option vgg, or train without: KPAC without a second"
-            " phase (fine_steps=0), DMENet from scratch"
+            f"this training needs VGG-19 weights, and there is no file {path}; put torchvision's"
+            f" {VGG_FILE} there or name a file with the option vgg, or train without: KPAC without"
+            " a second phase (fine_steps=0), DMENet from scratch"
         )
     try:
         if path.suffix == ".safetensors":
