@@ -4,6 +4,11 @@
     python tools/bundle.py run/best.safetensors --name kpac-3level --photos PHOTOS MORE_PHOTOS \
         --pairs PAIRS --measured measured --training "what it was trained with"
 
+    python tools/bundle.py kpac-3level --name kpac-3level --measured measured --settings-only
+
+The last one writes the settings that were measured into the card of a model that is bundled
+already, and leaves its weights as they are.
+
 The figures come from the first command, for the same model; the licences from the MANIFEST.csv of
 each folder. Weights are stored as float16; that this does not show is checked on images and
 printed.
@@ -23,18 +28,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure_model import MICROSCOPY, REAL_PAIRS, SCENES, UNIFORM
+from measure_model import MICROSCOPY, REAL_PAIRS, SCENES, UNIFORM, UPSAMPLING_RECORD
 from skimage import data
 
 import napari_kpac as kpac
-from napari_kpac.core.files import replacing
+from napari_kpac.core.files import read_record, replacing
 from napari_kpac.datasets.matching import MANIFEST
-from napari_kpac.evaluation.attention import muting_columns
+from napari_kpac.evaluation.attention import UpsamplingResult, muting_columns
 from napari_kpac.evaluation.report import SUMMARY
 from napari_kpac.evaluation.sliders import dilations_of, slider_columns
 from napari_kpac.weights import ModelCard, read_network, save_network, tensors_sha256
 from napari_kpac.weights.catalogue import BUNDLED as FOLDER
 from napari_kpac.weights.catalogue import SUMS
+from napari_kpac.weights.store import UPSAMPLING
 
 MIN_PSNR_DB = 60.0
 """Between results with the weights as stored and as trained."""
@@ -57,11 +63,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--version", default="1")
     parser.add_argument("--status", default="")
     folders: dict[str, Any] = {"type": Path, "nargs": "+", "action": "extend", "metavar": "DIR"}
-    parser.add_argument("--photos", required=True, help="sharp photographs", **folders)
+    parser.add_argument("--photos", default=[], help="sharp photographs", **folders)
     parser.add_argument("--pairs", default=[], help="real pairs", **folders)
     parser.add_argument("--measured", type=Path, required=True, help="folder of measure_model.py")
     parser.add_argument("--training", default="", help="instead of what the run's card says")
+    parser.add_argument(
+        "--settings-only",
+        action="store_true",
+        help="only write the settings that were measured into the card of a bundled model",
+    )
     given = parser.parse_args(arguments)
+    if given.settings_only:
+        _store_settings(FOLDER / f"{given.name}.safetensors", given.measured)
+        return
+    if not given.photos:
+        parser.error("--photos is needed")
 
     net = read_network(given.model)
     what = f"KPAC with {net.config.levels} levels and {net.config.blocks} blocks"
@@ -84,10 +100,50 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures=_rounded(figures),
         sliders=_rounded(sliders),
     )
+    card = _with_settings(card, given.measured, sha256)
     if given.training:
         card = replace(card, training=given.training)
     target = FOLDER / f"{given.name}.safetensors"
     save_network(net, target, card, dtype=torch.float16)
+    _write_sums()
+    kept = min(_closeness(net, kpac.load(target)))
+    print(f"{target.name}: {target.stat().st_size / 1e6:.1f} MB; as stored and as trained agree")
+    print(f"to {kept:.1f} dB at least ({MIN_PSNR_DB:g} dB are enough)")
+    if kept < MIN_PSNR_DB:
+        raise SystemExit("float16 is too coarse for these weights")
+
+
+def _store_settings(path: Path, measured: Path) -> None:
+    """Write the settings that were measured into the card of a bundled model, and nothing else."""
+    net = read_network(path)
+    before = net.card
+    card = save_network(
+        net, path, _with_settings(before, measured, before.sha256), dtype=torch.float16
+    )
+    if card.sha256 != before.sha256:
+        raise SystemExit(f"{path.name}: its weights are not float16, and would be changed")
+    _write_sums()
+    print(f"{path.name}: {dict(card.settings)}")
+
+
+def _with_settings(card: ModelCard, measured: Path, sha256: str) -> ModelCard:
+    """Return a card with the best upsampling of the blur map and its figures, if measured."""
+    record = measured / UPSAMPLING_RECORD
+    found = read_record(record).get(sha256) if record.exists() else None
+    if found is None:
+        return card
+    result = UpsamplingResult({int(factor): auc for factor, auc in found.items()})
+    figures = {
+        f"blur map ROC AUC, upsampling {factor}": auc for factor, auc in result.roc_auc.items()
+    }
+    return replace(
+        card,
+        figures={**card.figures, **_rounded(figures)},
+        settings={**card.settings, UPSAMPLING: result.best},
+    )
+
+
+def _write_sums() -> None:
     with replacing(FOLDER / SUMS) as temporary:
         temporary.write_text(
             "".join(
@@ -96,26 +152,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ),
             encoding="ascii",
         )
-    kept = min(_closeness(net, kpac.load(target)))
-    print(f"{target.name}: {target.stat().st_size / 1e6:.1f} MB; as stored and as trained agree")
-    print(f"to {kept:.1f} dB at least ({MIN_PSNR_DB:g} dB are enough)")
-    if kept < MIN_PSNR_DB:
-        raise SystemExit("float16 is too coarse for these weights")
 
 
 def _data(photos: Sequence[Path], pairs: Sequence[Path]) -> str:
     """Return a text on what was trained with, and under which licences that is."""
-    count, licences = _licences(photos)
+    count, licences = licences_of(photos)
     if not pairs:
         return f"synthetic defocus on {count} sharp photographs. Licences: {licences}"
-    real, real_licences = _licences(pairs)
+    real, real_licences = licences_of(pairs)
     return (
         f"synthetic defocus on {count} sharp photographs, and {real} real pairs. Licences of the"
         f" photographs: {licences}. Licences of the pairs: {real_licences}"
     )
 
 
-def _licences(folders: Sequence[Path]) -> tuple[int, str]:
+def licences_of(folders: Sequence[Path]) -> tuple[int, str]:
     """Return how many images of some folders are for training, and their licences."""
     rows: list[dict[str, str]] = []
     for folder in folders:

@@ -66,6 +66,7 @@ def _section(entry: ModelEntry) -> str:
         *(f"| {name} | {value:g} |" for name, value in card.figures.items()),
         "",
         *(_sliders(card.sliders) if card.sliders else []),
+        *(f"Best for this model: {name} {value:g}.\n" for name, value in card.settings.items()),
         f"SHA-256 of the weights: `{card.sha256}`",
         "",
     ]

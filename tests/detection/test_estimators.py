@@ -9,11 +9,11 @@ import pytest
 
 import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, ImageError, KpacError
+from napari_kpac.core.estimators import ESTIMATOR_NAMES
 from napari_kpac.core.options import SOURCES, DetectionOptions
 from napari_kpac.core.progress import finish
 from napari_kpac.detection import Curve, decide, detect_steps, estimators, measure_steps
 from napari_kpac.detection.estimators import (
-    ESTIMATORS,
     MAX_VARIANCE,
     MIN_VARIANCE,
     family,
@@ -194,7 +194,12 @@ def test_a_constant_image_is_all_blurred():
 
 
 def test_every_source_that_can_be_named_can_be_measured():
-    assert {family(source) for source in (*SOURCES, "alpha1", "alpha12")} == {"alpha", *ESTIMATORS}
+    families = {family(source) for source in (*SOURCES, "alpha", "alpha1", "alpha12")}
+    assert families == {"alpha", "variance", *ESTIMATOR_NAMES}
+    image = np.random.default_rng(0).integers(0, 256, (24, 30, 3)).astype(np.uint8)
+    for source in families:
+        found = kpac.detect(image, NET, "cpu", source=source, upsampling=1)
+        assert found.values.shape == (24, 30)
 
 
 @pytest.mark.parametrize(

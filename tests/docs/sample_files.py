@@ -8,7 +8,7 @@ from skimage import data
 import napari_kpac as kpac
 from napari_kpac.images import write_image
 from napari_kpac.weights import save_network
-from tests import reference
+from tests import dmenet_reference, reference
 
 
 def write_sample_files(folder: Path) -> None:
@@ -65,5 +65,6 @@ def _write_models(folder: Path) -> None:
     reference.write_authors_file(
         folder / "single_3level.npz", reference.random_params(config), config
     )
+    dmenet_reference.write_named(folder / "DMENet.npz", dmenet_reference.random_layers())
     mine = kpac.build(kpac.KPACConfig(levels=2, blocks=1, channels=8), seed=0)
     save_network(mine, folder / "mine.safetensors", kpac.ModelCard("mine", summary="A small one"))

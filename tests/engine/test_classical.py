@@ -8,7 +8,7 @@ from skimage.metrics import peak_signal_noise_ratio as psnr
 import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.images import read_image, write_image
-from napari_kpac.optics import Aperture
+from napari_kpac.optics import Aperture, sparsity_map
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +81,77 @@ def test_terminal_and_blur_map(blurred, tmp_path):
     found = kpac.detect(blurred, source="ebdb")
     assert found.values.shape == blurred.shape[:2]
     assert 0 < found.values.mean() <= 1
+
+
+def test_jnb_estimates_and_deconvolves(sharp, blurred):
+    result = kpac.deblur(blurred, method="jnb")
+    assert result.image.shape == blurred.shape
+    assert result.sigma.shape == blurred.shape[:2]
+    assert np.array_equal(
+        result.image, kpac.deblur(blurred, method="map", sigma=result.sigma).image
+    )
+    assert result.recipe.to_dict()["options"]["method"] == "jnb"
+    found = kpac.detect(blurred, source="jnb")
+    np.testing.assert_allclose(found.values, np.clip(sparsity_map(blurred) / 5, 0, 1), atol=1e-6)
+
+
+def test_a_map_of_ones_own_is_what_is_removed(sharp, blurred):
+    # A radius of 3 px is a sigma of 1.5 px; the wrong sigma gains less.
+    gains = {
+        sigma: psnr(sharp, kpac.deblur(blurred, method="map", sigma=sigma).image)
+        for sigma in (0.0, 0.7, 1.5)
+    }
+    assert gains[0.0] == psnr(sharp, blurred)
+    assert gains[1.5] > gains[0.7] > gains[0.0]
+    as_map = kpac.deblur(blurred, method="map", sigma=np.full(blurred.shape[:2], 1.5)).image
+    assert np.array_equal(as_map, kpac.deblur(blurred, method="map", sigma=1.5).image)
+    stack = np.stack([blurred[..., 1]] * 2)
+    sigmas = np.zeros(stack.shape)
+    sigmas[1] = 1.5
+    result = kpac.deblur(stack, method="map", sigma=sigmas)
+    assert np.array_equal(result.image[0], stack[0])
+    assert not np.array_equal(result.image[1], stack[1])
+    assert np.array_equal(result.sigma, sigmas)
+
+
+@pytest.mark.parametrize(
+    ("method", "sigma", "words"),
+    [
+        ("map", None, "needs a defocus map"),
+        ("ebdb", 1.0, "goes with method 'map'"),
+        ("kpac", 1.0, "goes with method 'map'"),
+        ("map", -1.0, "below 0"),
+        ("map", np.zeros((3, 3)), "shape"),
+        ("map", np.nan, "NaN"),
+        ("map", "wide", "real numbers"),
+    ],
+)
+def test_bad_maps_are_refused(blurred, method, sigma, words):
+    with pytest.raises(kpac.KpacError, match=words):
+        kpac.deblur(blurred, method=method, sigma=sigma)
+
+
+def test_a_map_from_a_file(blurred, tmp_path, capsys):
+    write_image(tmp_path / "in.png", blurred)
+    call = ["deblur", str(tmp_path / "in.png"), "-o", str(tmp_path / "out.png"), "--method", "map"]
+    assert main(call) == 2
+    assert "--sigma-map" in capsys.readouterr().err
+    for factor, name in ((1.5, "sigma.tif"), (0.5, "sigma.npy")):
+        sigma = np.full(blurred.shape[:2], factor, np.float32)
+        if name.endswith("npy"):
+            np.save(tmp_path / name, sigma)
+        else:
+            write_image(tmp_path / name, sigma)
+        assert main([*call, "--sigma-map", str(tmp_path / name)]) == 0
+        expected = kpac.deblur(blurred, method="map", sigma=factor).image
+        assert np.array_equal(read_image(tmp_path / "out.png"), expected)
+
+
+def test_estimating_can_be_cancelled_and_tells_its_progress(blurred):
+    for method in ("ebdb", "jnb"):
+        steps = kpac.deblur_steps(blurred, kpac.DeblurOptions(method=method))
+        seen = [next(steps) for _ in range(4)]
+        assert [each.stage for each in seen] == ["estimating"] * 4
+        assert seen[3].done > seen[0].done
+        assert all(each.total == 100 for each in seen)
+        steps.close()

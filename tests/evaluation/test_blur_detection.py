@@ -37,7 +37,7 @@ def test_rows_are_what_detection_and_scores_give(cuhk, tiny_model):
     options = kpac.EvaluateOptions(kind="cuhk", root=str(cuhk), model=("tiny",), blurred="white")
     found = finish(kpac.evaluate(options))
     enlarged = [f"tiny, alpha_1, enlarged {n}x" for n in (1, 2, 4)]
-    assert [line.method for line in found.lines] == [*enlarged, "ebdb", "local variance"]
+    assert [line.method for line in found.lines] == [*enlarged, "ebdb", "jnb", "local variance"]
     images = {found.study.data.name(i): found.study.data[i] for i in range(3)}
     for method, settings in (
         (enlarged[1], {"model": "tiny", "upsampling": 2}),

@@ -28,7 +28,7 @@ from napari_kpac.evaluation.tables import tables_of
 from napari_kpac.weights import ModelCard, save_network
 from tests.engine.conftest import tiny_net
 
-METHODS = ("ebdb", "wiener", "richardson-lucy", "unsharp")
+METHODS = ("ebdb", "jnb", "wiener", "richardson-lucy", "unsharp")
 
 
 def options(root, **changes):

@@ -8,6 +8,7 @@ import tifffile
 from qtpy.QtCore import Qt
 
 import napari_kpac as kpac
+from napari_kpac.detection import Curve
 from napari_kpac.widgets.blur_map import BlurMapWidget
 from napari_kpac.widgets.inverse_kernels import InverseKernelsWidget
 from tests.gui.conftest import WAIT, result_of
@@ -216,3 +217,61 @@ def test_the_rule_by_the_mean_stays_on_the_scale(viewer, widget, half_blurred, q
     assert 1.5 * result_of(viewer, "half (blur)").data.mean() > 1
     assert widget._result.detection.threshold == 1
     assert widget._slider.value() == widget._slider.maximum()
+
+
+@pytest.fixture
+def ready(viewer, qtbot):
+    """The Blur map dock as it opens: nothing in it is changed."""
+    widget = BlurMapWidget(viewer)
+    viewer.window.add_dock_widget(widget, name="Blur map", area="right")
+    qtbot.waitUntil(lambda: len(widget._model.choices) > 0, timeout=WAIT)
+    yield widget
+    widget.release()
+
+
+def press_measure(widget, qtbot):
+    qtbot.mouseClick(widget._panel.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=2 * WAIT)
+    settle(widget, qtbot)
+
+
+def test_the_defaults_separate_blurred_from_sharp(viewer, ready, qtbot):
+    viewer.open_sample("napari-kpac", "scene")
+    press_measure(ready, qtbot)
+    values = result_of(viewer, "defocused scene (blur)").data
+    radius = viewer.layers["radius in pixels"].data
+    known = (radius < 0.5) | (radius > 2)
+    curve = Curve.of(values[known], radius[known] > 2)
+    assert curve.roc_auc() > 0.9
+    assert "of the image is blurred" in ready._message.text()
+    assert 0.3 < ready._result.share < 0.99
+
+
+def test_the_sharp_frame_of_the_focus_sweep_scores_lowest(viewer, ready, qtbot):
+    viewer.open_sample("napari-kpac", "focus_sweep")
+    press_measure(ready, qtbot)
+    means = result_of(viewer, "focus sweep (blur)").data.mean(axis=(1, 2))
+    assert int(np.argmin(means)) == 3
+    assert means[3] < 0.5 * np.delete(means, 3).min()
+
+
+def test_a_map_without_contrast_says_so(viewer, ready, qtbot):
+    from skimage import data
+
+    viewer.add_image(data.gravel()[:160, :160], name="gravel")
+    press_measure(ready, qtbot)
+    assert "no contrast" in ready._message.text()
+    assert "equally sharp" in ready._message.text()
+    assert ready._result.share == 0
+    viewer.layers.clear()
+    viewer.add_image(kpac.defocus(data.coffee()[:200, :200], 8).image, name="soft")
+    press_measure(ready, qtbot)
+    assert "equally blurred" in ready._message.text()
+    assert ready._result.share == 1
+
+
+def test_every_source_has_a_line_on_what_it_is_good_for(ready):
+    for source in ("alpha1", "mixture", "variance", "ebdb", "jnb"):
+        ready._kind.value = source
+        assert len(ready._about.text()) > 20
+        assert ready._enlarge.visible == (source in ("alpha1", "mixture"))

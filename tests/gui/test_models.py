@@ -7,9 +7,10 @@ from napari.settings import get_plugin_settings
 from packaging.version import Version
 from qtpy.QtCore import Qt
 
-from napari_kpac.weights import ModelCard, save_network
+from napari_kpac.weights import ModelCard, install, save_network
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.deblur import DeblurWidget
+from tests import dmenet_reference
 from tests.engine.conftest import tiny_net
 from tests.gui.conftest import WAIT, kpac, result_of
 
@@ -129,3 +130,21 @@ def test_installing_a_model_twice_speaks_of_no_flags(own_models, tiny_model):
     with pytest.raises(WeightsError, match="overwrite it") as raised:
         install(own_models / "tiny.safetensors")
     assert "--" not in str(raised.value)
+
+
+def test_estimators_of_defocus_are_offered_where_they_can_be_used(
+    docked, tiny_model, qtbot, tmp_path
+):
+    dmenet_reference.write_named(tmp_path / "file.npz", dmenet_reference.random_layers())
+    widget = docked(DeblurWidget)
+    install(tmp_path / "file.npz", "defocus")
+    box = widget._model
+    qtbot.waitUntil(lambda: "tiny" in box.choices, timeout=WAIT)
+    assert "defocus" not in box.choices
+    widget._method.value = "dmenet"
+    qtbot.waitUntil(lambda: list(box.choices) == ["defocus"], timeout=WAIT)
+    assert box.value == "defocus"
+    assert box.visible
+    widget._method.value = "kpac"
+    assert "tiny" in box.choices
+    assert "defocus" not in box.choices

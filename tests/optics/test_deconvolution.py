@@ -19,7 +19,7 @@ from napari_kpac.optics import (
     two_step,
 )
 from napari_kpac.optics.deconvolution import shrink
-from napari_kpac.optics.ebdb import smooth_along
+from napari_kpac.optics.edge_aware import smooth_along
 from napari_kpac.optics.pixels import to_linear, to_srgb
 
 EXPONENTS = (1 / 2, 2 / 3, 4 / 5, 1.0, 1.5)

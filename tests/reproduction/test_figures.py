@@ -39,14 +39,28 @@ def test_cost_is_measured_in_a_process_for_each_network(capsys, monkeypatch):
 
 
 def test_every_network_of_the_cost_table_runs():
-    expected = {"KPAC (dual)": 2_062_653, "residual baseline": 2_259_843}
+    expected = {
+        "KPAC (dual)": 2_062_653, "residual baseline": 2_259_843, "DMENet": 26_939_819,
+    }  # fmt: skip
     for network in costing.NETWORKS:
         with torch.device("meta"):
             net = network.make().eval()
             made = net(torch.empty(network.shape((32, 48))))
-        assert made.shape == (1, 3, 32, 48)
+        if network.label == "DMENet":  # a map of the defocus, not an image
+            assert [tuple(each.shape) for each in made] == [(1, 1, 32, 48)]
+        else:
+            assert made.shape == (1, 3, 32, 48)
         if network.label in expected:
             assert count_parameters(net) == expected[network.label]
+
+
+def test_dmenet_stands_beside_the_paper_s_figures():
+    counted = {row.label: row for row in costing.parameter_tables()["comparison"]}
+    assert counted["DMENet"].paper == 26.94
+    assert f"{counted['DMENet'].ours / 1e6:.2f}" == "26.94"
+    flops = {row.label: row for rows in costing.flops_tables().values() for row in rows}
+    assert flops["DMENet"].paper is None
+    assert flops["DMENet"].ours == flops["DMENet"].ours_paper_way == 2_264_865_177_600
 
 
 def test_a_bad_size_is_refused(capsys):

@@ -22,7 +22,7 @@ from napari_kpac.batch.files import (
     OpenFile,
     Output,
     files_beside,
-    model_card,
+    model_sha256,
     open_arrays,
 )
 from napari_kpac.batch.inputs import Item, Name, plan_items
@@ -38,7 +38,7 @@ from napari_kpac.detection import (
     region_table,
     score,
 )
-from napari_kpac.detection.estimators import Planes, family
+from napari_kpac.detection.estimators import Planes
 from napari_kpac.detection.files import SUFFIXES, export, export_table, settings_name
 from napari_kpac.images import local_file
 
@@ -124,8 +124,7 @@ class BlurMapAction(FileAction):
         try:
             found = {k: v for k, v in record["blur map"].items() if k not in _ENVIRONMENT}
             wanted = {k: v for k, v in self.options.to_dict().items() if k not in _ENVIRONMENT}
-            uses_model = family(self.options.source) == "alpha"
-            sha256 = model_card(self.options).sha256 if uses_model else ""
+            sha256 = model_sha256(self.options)
             return bool(found == wanted and record["model"]["sha256"] == sha256)
         except (KeyError, TypeError, AttributeError):
             return False
@@ -218,6 +217,7 @@ class BlurMapOutput(Output):
             "output": [str(path) for path in written],
             **found.to_dict(),
             "blurred": float(found.mask.mean()),
+            "note": found.note,
             **scores,
         }
         return Outcome(self.item, "made", tuple(written), record=record)

@@ -24,7 +24,7 @@ from napari_kpac.batch.files import (
     SharedOutput,
     check_sources,
     files_beside,
-    model_card,
+    model_sha256,
     modified,
     open_arrays,
 )
@@ -39,6 +39,7 @@ from napari_kpac.engine import DeblurOptions, Modulation, Recipe
 from napari_kpac.engine.arrays import Array
 from napari_kpac.engine.deblurring import prepare_job
 from napari_kpac.engine.device import card_of, prepare_network, resolve
+from napari_kpac.engine.estimators import prepare_estimator
 from napari_kpac.engine.job import check_classical
 from napari_kpac.engine.recipe import check_model, recorded_threads, upsample
 from napari_kpac.images import (
@@ -48,6 +49,7 @@ from napari_kpac.images import (
     RemotePath,
     description_of,
     local_file,
+    read_image,
     start_image,
     write_image,
     write_map,
@@ -75,6 +77,7 @@ def deblur_files(
     right: Name | None = None,
     recipe: Recipe | None = None,
     defocus_map: Name | None = None,
+    sigma_map: Name | None = None,
 ) -> Steps[Report]:
     """Deblur files, yielding progress; returns a report with the outcome of each.
 
@@ -95,7 +98,10 @@ def deblur_files(
     recipe
         Replay this one: it gives options and modulation unless those are given too.
     defocus_map
-        With method ``ebdb`` and one image: where to write the blur that was found.
+        With one image and an estimator as the method: where to write the blur that was found.
+    sigma_map
+        With one image and method ``map``: a file of the blur in pixels of sigma, float TIFF or
+        any image file that holds such values.
     """
     batch = batch or BatchOptions()
     if recipe is not None:
@@ -122,12 +128,17 @@ def deblur_files(
             f"{items[0].target} is there already; name another output, or choose the option "
             "overwrite to replace it"
         )
-    if defocus_map is not None and (options.method != "ebdb" or len(items) > 1):
-        raise ConfigError("a defocus map goes with method ebdb and one image")
+    if defocus_map is not None and (options.method == "kpac" or len(items) > 1):
+        raise ConfigError("a defocus map goes with one image and a method that estimates the blur")
+    if (sigma_map is None) == (options.method == "map") or (sigma_map and len(items) > 1):
+        raise ConfigError(
+            "a map of sigma goes with method map and one image, and that method needs one"
+        )
     action = DeblurAction.prepare(
         options,
         modulation,
         batch,
+        sigma=None if sigma_map is None else read_sigma(local_file(sigma_map)),
         environment=None if recipe is None else recipe.environment,
         defocus_map=None if defocus_map is None else local_file(defocus_map),
     )
@@ -153,6 +164,16 @@ def attention_files(
     return (yield from run_steps(items, action, batch))
 
 
+def read_sigma(path: Path) -> Array:
+    """Read a defocus map: the blur in pixels of sigma, as a grey image or a stack."""
+    if path.suffix.lower() == ".npy":
+        try:
+            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+        except (OSError, ValueError) as error:
+            raise FileError(f"{path}: cannot be read as a NumPy array ({error})") from error
+    return read_image(path)
+
+
 DeblurredPlane = tuple[Recipe, Mapping[tuple[int, ...], Array], Array | None]
 """Recipe, pixels by index along the leading axes (none where they went into the output directly),
 and sigma of the classical method."""
@@ -166,7 +187,9 @@ class DeblurAction(FileAction):
     """What results record; its environment is that of a recipe that is replayed."""
     images_in_memory: int
     defocus_map: Path | None = None
-    """Where to write the blur that the classical method found."""
+    """Where to write the blur that was estimated."""
+    sigma: Array | None = None
+    """The blur of method ``map``."""
 
     @classmethod
     def prepare(
@@ -176,6 +199,7 @@ class DeblurAction(FileAction):
         batch: BatchOptions | None = None,
         environment: Mapping[str, Any] | None = None,
         defocus_map: Path | None = None,
+        sigma: Array | None = None,
     ) -> DeblurAction:
         """Load the model, so that a mistake shows before any file is opened."""
         modulation, batch = modulation or Modulation(), batch or BatchOptions()
@@ -186,7 +210,10 @@ class DeblurAction(FileAction):
             card = card_of(net)
             name, sha256, version = card.name, card.sha256, card.version
         else:
-            check_classical(modulation)
+            check_classical(options, modulation)
+            if options.method != "map":
+                found = prepare_estimator(options.method, options.model, options.device)
+                name, sha256 = found.model_name, found.model_sha256
         overlapping = batch.overlap and not batch.on_cluster
         return cls(
             options=options,
@@ -196,7 +223,12 @@ class DeblurAction(FileAction):
             ),
             images_in_memory=IMAGES_OVERLAPPING if overlapping else IMAGES_ONE_BY_ONE,
             defocus_map=defocus_map,
+            sigma=sigma,
         )
+
+    def is_done(self, item: Item) -> bool:
+        """Return True if the result is there; not with a map of one's own, which may be new."""
+        return self.sigma is None and super().is_done(item)
 
     def find_result(self, item: Item) -> Location | None:
         """Return the deblurred file if it is there."""
@@ -209,7 +241,7 @@ class DeblurAction(FileAction):
     def open(self, item: Item, pixel_range: Any = None) -> OpenFile:
         """Open the file or pair."""
         sha256 = self.recipe.model_sha256
-        if sha256 and model_card(self.options).sha256 != sha256:
+        if sha256 and model_sha256(self.options) != sha256:
             raise RecipeError(
                 f"the model {self.options.model!r} is another one here than where the batch was "
                 "started; install the same on every machine"
@@ -224,6 +256,7 @@ class DeblurAction(FileAction):
                 pixel_range=pixel_range,
                 recorded=self.recipe.environment or None,
                 held=self.images_in_memory,
+                sigma=self.sigma,
             )
             shape, dtype = job.layout.shape, job.layout.dtype
             size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -303,7 +336,7 @@ class DeblurOutput(Output):
         written = [self.item.target]
         if self.defocus_map is not None:
             sigma = self.sigmas[0] if len(self.sigmas) == 1 else np.stack(self.sigmas)
-            note = "blur in pixels of sigma (EBDB)"
+            note = f"blur in pixels of sigma ({self.recipe.options.method})"
             written.append(write_image(self.defocus_map, sigma, note))
         return Outcome(self.item, "made", tuple(written), recipe=self.recipe)
 

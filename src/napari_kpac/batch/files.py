@@ -20,9 +20,11 @@ from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.record import PlaneRecord
 from napari_kpac.batch.report import BatchProgress, Outcome
 from napari_kpac.core.errors import FileError, KpacError, for_people
-from napari_kpac.core.options import ImageOptions, parse_memory
+from napari_kpac.core.estimators import find_estimator
+from napari_kpac.core.options import DeblurOptions, DetectionOptions, ImageOptions, parse_memory
 from napari_kpac.core.progress import Steps
 from napari_kpac.engine.device import card_of, free_memory, prepare_network, resolve
+from napari_kpac.engine.estimators import prepare_estimator
 from napari_kpac.engine.job import LARGE_PLANE_BYTES
 from napari_kpac.engine.memory import ADVICE, give_back, is_memory_error
 from napari_kpac.images import (
@@ -34,7 +36,6 @@ from napari_kpac.images import (
     description_of,
     open_image,
 )
-from napari_kpac.weights import ModelCard
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,9 +375,18 @@ def files_beside(target: Path, ending: str) -> Iterator[Path]:
     return (path for path in found if name.fullmatch(path.stem))
 
 
-def model_card(options: ImageOptions) -> ModelCard:
-    """Return the card of the model; its network is loaded once."""
-    return card_of(prepare_network(options.model, resolve(options.device)))
+def model_sha256(options: ImageOptions) -> str:
+    """Return the fingerprint of the weights that options use; empty where they use none."""
+    what = "kpac"
+    if isinstance(options, DeblurOptions):
+        what = options.method
+    elif isinstance(options, DetectionOptions):
+        what = options.source
+    if what in ("map", "variance"):
+        return ""
+    if find_estimator(what) is not None:
+        return prepare_estimator(what, options.model, options.device).model_sha256
+    return card_of(prepare_network(options.model, resolve(options.device))).sha256
 
 
 def error_text(item: Item, error: BaseException) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -124,6 +125,8 @@ def _options(given: argparse.Namespace) -> DetectionOptions:
 def _tell(outcome: Outcome) -> None:
     for path in outcome.written:
         print(path)
+    if outcome.record.get("note"):
+        print(f"{outcome.written[0].name}: {outcome.record['note']}", file=sys.stderr)
     scores = outcome.record.get("scores")
     if scores is None:
         return

@@ -44,7 +44,14 @@ def register(commands: Commands) -> None:
         "--defocus-map",
         type=Path,
         metavar="FILE",
-        help="with --method ebdb: write the estimated blur, in pixels of sigma, as a TIFF file",
+        help="with a method that estimates the blur: write it, in pixels of sigma, as a TIFF file",
+    )
+    deblur.add_argument(
+        "--sigma-map",
+        type=Path,
+        metavar="FILE",
+        help="with --method map: the blur in pixels of sigma (half the radius of a disc), as a "
+        "float TIFF or .npy file of the size of the image",
     )
     deblur.add_argument("--save-recipe", type=Path, metavar="FILE", help="write the recipe used")
     modulation = deblur.add_argument_group("modulation")
@@ -121,6 +128,7 @@ def _deblur(given: argparse.Namespace) -> int:
         right=given.right,
         recipe=recipe,
         defocus_map=given.defocus_map,
+        sigma_map=given.sigma_map,
     )
     report = show(steps, "deblur", "%")
     used = next((outcome.recipe for outcome in report.of("made") if outcome.recipe), None)

@@ -42,7 +42,7 @@ def register(commands: Commands) -> None:
         _import,
         example="napari-kpac models import single_3level.npz -o authors-3level.safetensors",
     )
-    importer.add_argument("source", type=Path, help="the authors' .npz file")
+    importer.add_argument("source", type=Path, help="an .npz file of KPAC's or DMENet's authors")
     importer.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the model file to write"
     )
@@ -95,6 +95,7 @@ def _list(given: argparse.Namespace) -> None:
                     "origin": entry.origin,
                     "path": str(entry.path),
                     "default": entry.is_default,
+                    "network": entry.kind,
                     "card": entry.card.to_dict(),
                     "config": entry.config.to_dict(),
                 }
@@ -103,10 +104,11 @@ def _list(given: argparse.Namespace) -> None:
         )
         return
     print_table(
-        ("name", "origin", "status", "levels", "views", "summary"),
+        ("name", "network", "origin", "status", "levels", "views", "summary"),
         [
             (
                 entry.name + (" (default)" if entry.is_default else ""),
+                entry.kind,
                 entry.origin,
                 entry.card.status or "-",
                 entry.config.levels,
@@ -121,9 +123,10 @@ def _list(given: argparse.Namespace) -> None:
 
 def _show(given: argparse.Namespace) -> None:
     """Show a model's card, configuration and size."""
-    net = weights.load(given.model)
+    net = weights.load_network(given.model)
     data = {
         "card": net.card.to_dict(),
+        "network": net.config.KIND,
         "config": net.config.to_dict(),
         "parameters": network.count_parameters(net),
     }
@@ -135,7 +138,7 @@ def _verify(given: argparse.Namespace) -> int:
     results = []
     for model in given.model or [str(entry.path) for entry in weights.models()]:
         try:
-            sha256 = weights.load(model).card.sha256
+            sha256 = weights.load_network(model).card.sha256
             results.append({"model": model, "ok": True, "sha256": sha256})
         except KpacError as error:
             results.append({"model": model, "ok": False, "problem": str(error)})
@@ -165,7 +168,7 @@ def _export(given: argparse.Namespace) -> None:
 def _install(given: argparse.Namespace) -> None:
     """Check a model file, show what it is and add it to your models."""
     if not given.json:
-        print(_network_text(weights.load(given.source)))
+        print(_network_text(weights.load_network(given.source)))
     entry = weights.install(given.source, given.name, overwrite=given.overwrite)
     print_result(given, entry.card.to_dict(), f"\ninstalled as {entry.name!r} in {entry.path}")
 
@@ -176,9 +179,10 @@ def _remove(given: argparse.Namespace) -> None:
     print_result(given, {"removed": str(path)}, f"removed {path}")
 
 
-def _network_text(net: network.KPACNet) -> str:
+def _network_text(net: network.KPACNet | network.DMENet) -> str:
     """Return the card, the configuration and the size of a network as text."""
     lines = [_card_text(net.card.to_dict()), "", "network"]
+    lines.append(f"  {'kind':<18}{net.config.KIND}")
     lines += [f"  {key:<18}{value}" for key, value in net.config.to_dict().items()]
     lines.append(f"  {'parameters':<18}{network.count_parameters(net):,}")
     return "\n".join(lines)

@@ -22,6 +22,8 @@ from napari_kpac.cli.common import (
     print_tables,
     show,
 )
+from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.estimators import ESTIMATOR_NAMES
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.tables import Table
@@ -36,6 +38,7 @@ EXPERIMENTS = {
     "dual": "train on single images and on dual-pixel views",
     "all": "everything that can be reproduced, in one report",
 }
+PAIR_KINDS = ("dpdd", "pairs", "synthetic")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -56,6 +59,45 @@ def register(commands: Commands) -> None:
         return add_command(targets, name, run, summary=summary, example=example)
 
     add("params", _params, "count the parameters of every network in the paper's tables")
+    estimators = add(
+        "estimators",
+        _estimators,
+        "measure all estimators of defocus on the same scenes whose radii are known",
+        "--root photos",
+    )
+    estimators.add_argument(
+        "--root", type=Path, required=True, metavar="PHOTOS", help="folder of sharp photographs"
+    )
+    estimators.add_argument("--split", default="val", help="by its MANIFEST.csv (default: val)")
+    estimators.add_argument("--photos", type=int, help="use only the first photographs")
+    estimators.add_argument("--seed", type=int, default=0, help="default: 0")
+    estimators.add_argument("--model", default="default", help="of alpha_1 (default: default)")
+    estimators.add_argument(
+        "--estimator-model",
+        type=checked(_estimator_model),
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="model of an estimator that is a network; without one it is left out",
+    )
+    estimators.add_argument("--device", default="auto", help="default: auto")
+    for name, kinds, summary in (
+        ("comparison", PAIR_KINDS, "compare all methods of the paper's table of deblurring"),
+        ("detection", ("cuhk",), "compare all measures of the paper's table of blur detection"),
+    ):
+        command = add(name, _comparison, summary, "--root data -o report")
+        command.add_argument("--root", required=True, metavar="DIR", help="folder of the data")
+        command.add_argument(
+            "--dataset", choices=kinds, default=kinds[0], help=f"default: {kinds[0]}"
+        )
+        command.add_argument("--split", help="default: test of dpdd, else val")
+        command.add_argument("--limit", type=int, help="use only the first images")
+        command.add_argument(
+            "--model", action="append", help="a model, once for each (default: kpac-2level, "
+            "kpac-3level)",
+        )  # fmt: skip
+        command.add_argument("--device", default="auto", help="default: auto")
+        _add_output(command, "folder for results and report; what was stopped goes on")
     add("flops", _flops, "count FLOPs at 1280x720, the paper's way and in full")
     kernels = add(
         "inverse-kernels",
@@ -147,6 +189,57 @@ def _flops(given: argparse.Namespace) -> None:
     from napari_kpac.reproduction import cost
 
     _print_counts(given, cost.flops_tables, cost.flops_as_tables)
+
+
+def _estimators(given: argparse.Namespace) -> None:
+    from napari_kpac.evaluation.estimators import accuracy_steps, accuracy_table
+
+    steps = accuracy_steps(
+        given.root,
+        given.split,
+        limit=given.photos,
+        seed=given.seed,
+        model=given.model,
+        estimator_models=dict(given.estimator_model),
+        device=given.device,
+    )
+    rows = show(steps, "estimators", "map")
+    if given.json:
+        print_json([row.to_dict() for row in rows])
+    else:
+        print_tables([accuracy_table(rows)])
+
+
+def _comparison(given: argparse.Namespace) -> None:
+    from napari_kpac.evaluation import EvaluateOptions, evaluate
+    from napari_kpac.evaluation.options import METHODS
+    from napari_kpac.evaluation.tables import tables_of
+
+    estimators = tuple(name for name in METHODS if name in ESTIMATOR_NAMES)
+    options = EvaluateOptions(
+        kind=given.dataset,
+        root=given.root,
+        split=given.split or ("test" if given.dataset == "dpdd" else "val"),
+        model=tuple(given.model or ("kpac-2level", "kpac-3level")),
+        method=() if given.dataset == "cuhk" else estimators,
+        ssim="default" if given.dataset == "cuhk" else "paper",
+        limit=given.limit,
+        device=given.device,
+    )
+    found = show(evaluate(options, given.output), "compare", "result")
+    if given.json:
+        lines = [line.to_dict() for line in found.lines]
+        print_json({"options": options.to_dict(), "lines": lines})
+        return
+    print_tables(tables_of(found))
+    print(f"\nWrote {(given.output / 'report.html').resolve()}")
+
+
+def _estimator_model(text: str) -> tuple[str, str]:
+    name, _, model = text.partition("=")
+    if name not in ESTIMATOR_NAMES or not model:
+        raise ConfigError(f"{text!r}: write NAME=FILE, NAME one of {', '.join(ESTIMATOR_NAMES)}")
+    return name, model
 
 
 def _print_counts(

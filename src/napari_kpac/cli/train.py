@@ -128,11 +128,8 @@ def _line(progress: TrainProgress) -> str:
     scores = progress.scores
     if scores is None:
         return ""
-    gains = "  ".join(f"{name} {gain:+.2f}" for name, gain in scores.gains.items())
-    alphas = " | ".join(" ".join(f"{mean:.2f}" for mean in block) for block in scores.alphas)
     return (
-        f"step {progress.done}: error {scores.mae:.5f} (input {scores.input_mae:.5f});"
-        f" gain in dB: {gains}; alphas: {alphas}; {progress.throughput / 1e3:.0f} kpx/s,"
+        f"step {progress.done}: {scores.summary()}; {progress.throughput / 1e3:.0f} kpx/s,"
         f" {progress.eta / 60:.0f} min left"
     )
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 
 from napari_kpac.core.errors import ConfigError, WeightsError
+from napari_kpac.core.estimators import ESTIMATOR_NAMES
 
 T = TypeVar("T")
 RangeName = Literal["auto", "dtype", "unit", "percentile"]
@@ -22,7 +23,6 @@ RangeRule = RangeName | tuple[float, float]
 Tile = int | Literal["auto"] | None
 Memory = int | str | None
 Precision = Literal["float32", "mixed"]
-Method = Literal["kpac", "ebdb"]
 ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
 MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
 """Kinds of files that hold blur maps."""
@@ -31,11 +31,14 @@ SHARE_OF_FREE_MEMORY = 0.6
 MAX_PIXELS_ENLARGED_BY_4 = 1_000_000
 """Larger images are enlarged by less for a blur map."""
 
-SOURCES = ("mixture", "variance", "ebdb")
+SOURCES = ("mixture", "variance", *ESTIMATOR_NAMES)
 """What a blur map can be made from, besides single attention maps: alpha1, alpha2, ..."""
+METHODS = ("kpac", *ESTIMATOR_NAMES, "map")
+"""How an image can be deblurred: by the network, or by deconvolution with the map of an estimator
+or with a map of one's own."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ALPHA = re.compile(r"alpha([1-9][0-9]?)")
+_ALPHA = re.compile(r"alpha([1-9][0-9]?)?")
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
@@ -80,9 +83,12 @@ def check_tile(tile: Any) -> Tile:
 
 
 def alpha_number(source: str) -> int | None:
-    """Return which alpha a source names, counted from 1; None where it is not a single one."""
+    """Return which alpha a source names, counted from 1; None where it is not a single one.
+
+    ``alpha`` alone is the first, which the paper uses.
+    """
     match = _ALPHA.fullmatch(source)
-    return int(match[1]) if match else None
+    return int(match[1] or 1) if match else None
 
 
 def check_source(source: Any) -> str:
@@ -279,7 +285,7 @@ class ImageOptions:
             if len(self.rgb_channels) != 3:
                 raise ConfigError(f"rgb_channels={self.rgb_channels}: must be three channels")
 
-    def upsampling_factor(self, pixels: int) -> int:  # noqa: ARG002 - blur maps look at it
+    def upsampling_factor(self, pixels: int, best: int = 1) -> int:  # noqa: ARG002 - see BlurMap
         """Return the whole factor by which an image of that many pixels is enlarged first."""
         return 1
 
@@ -307,14 +313,16 @@ class ImageOptions:
 class DeblurOptions(ImageOptions):
     """Options of deblurring."""
 
-    method: Method = option(
-        "kpac", "kpac (the network), or ebdb (classical, without a network: slower, no weights)"
+    method: str = option(
+        "kpac",
+        "kpac (the network), or deconvolution with a defocus map: that of an estimator "
+        f"({', '.join(ESTIMATOR_NAMES)}) or your own (map)",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.method not in get_args(Method):
-            raise ConfigError(f"method={self.method!r}: must be {' or '.join(get_args(Method))}")
+        if self.method not in METHODS:
+            raise ConfigError(f"method={self.method!r}: must be one of {', '.join(METHODS)}")
 
 
 @dataclass(frozen=True)
@@ -323,7 +331,8 @@ class BlurMapOptions(ImageOptions):
 
     upsampling: int | Literal["auto", "paper"] = option(
         "auto",
-        "enlarge the image first: auto (4 up to 1 MP, less above), paper (4), 1, 2 or 4",
+        "enlarge the image first: auto (what the model's card says is best for it), paper (4), 1, "
+        "2 or 4",
         _upsampling,
     )
 
@@ -332,13 +341,18 @@ class BlurMapOptions(ImageOptions):
         if self.upsampling not in ("auto", "paper", 1, 2, 4):
             raise ConfigError(f"upsampling={self.upsampling!r}: must be auto, paper, 1, 2 or 4")
 
-    def upsampling_factor(self, pixels: int) -> int:
-        """Return the whole factor by which an image of that many pixels is enlarged first."""
+    def upsampling_factor(self, pixels: int, best: int = 1) -> int:
+        """Return the whole factor by which an image of that many pixels is enlarged first.
+
+        ``best`` is the factor that is best for the model; ``auto`` enlarges large images by less.
+        """
         if isinstance(self.upsampling, int):
             return self.upsampling
-        if self.upsampling == "paper" or pixels <= MAX_PIXELS_ENLARGED_BY_4:
+        if self.upsampling == "paper":
             return 4
-        return 2 if pixels <= 4 * MAX_PIXELS_ENLARGED_BY_4 else 1
+        small = pixels <= MAX_PIXELS_ENLARGED_BY_4
+        most = 4 if small else 2 if pixels <= 4 * MAX_PIXELS_ENLARGED_BY_4 else 1
+        return min(best, most)
 
 
 @dataclass(frozen=True)
@@ -348,7 +362,8 @@ class DetectionOptions(BlurMapOptions):
     source: str = option(
         "alpha1",
         "what to measure blur by: alpha1 (as in the paper), alpha2, ..., mixture (of all "
-        "alphas), variance (local variance, without a network)",
+        "alphas), variance (local variance, without a network), or the defocus in pixels by an "
+        f"estimator: {', '.join(ESTIMATOR_NAMES)}",
         check_source,
     )
     weights: tuple[float, ...] | None = option(

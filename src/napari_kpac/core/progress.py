@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from psygnal import Signal
@@ -59,6 +59,11 @@ def relay(steps: Generator[Event, None, T], change: Callable[[Event], Progress |
             changed = change(progress)
             if changed is not None:
                 yield changed
+
+
+def of_all(number: int, parts: int, step: Progress) -> Progress:
+    """Return the progress in equal parts of work from that in one of them, counted from 0."""
+    return replace(step, done=number * step.total + step.done, total=parts * step.total)
 
 
 class Catalogue:

@@ -5,8 +5,9 @@ Not for: the rules of thresholds (thresholds), scores, regions and files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,25 @@ import numpy.typing as npt
 from scipy.ndimage import gaussian_filter, uniform_filter
 
 from napari_kpac.core.errors import ConfigError, ImageError
+from napari_kpac.core.estimators import ESTIMATOR_NAMES
 from napari_kpac.core.options import DetectionOptions, ImageOptions, ThresholdRule, alpha_number
-from napari_kpac.core.progress import Progress, Steps, finish
-from napari_kpac.detection.thresholds import Histogram, blurred_mask, find_threshold, histogram
+from napari_kpac.core.progress import Progress, Steps, finish, of_all, relay
+from napari_kpac.detection.thresholds import (
+    MIN_CONTRAST,
+    WITHOUT_CONTRAST,
+    Histogram,
+    blurred_mask,
+    contrast,
+    find_threshold,
+    histogram,
+)
 from napari_kpac.engine import blur_map_steps
 from napari_kpac.engine.arrays import Layout, as_array, layout_for, read_plane
 from napari_kpac.engine.containers import map_like, pixels_of
 from napari_kpac.engine.device import Model, card_of, model_name, prepare_network, resolve
+from napari_kpac.engine.estimators import Estimator, prepare_estimator
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.engine.pixels import PixelRange, PlaneReader, Rect, check_finite, resolve_range
-from napari_kpac.optics.ebdb import MAX_SIGMA_PX, defocus_map
 
 ImageArray = npt.NDArray[np.float32]
 """(H, W, channels), 1 or 3 channels; black is 0 and white 1."""
@@ -34,6 +44,8 @@ MIN_VARIANCE = (1 / 255) ** 2
 """Of about one grey level of 8 bits: below this, detail cannot be told from noise."""
 MAX_VARIANCE = 0.25
 """Of half black, half white: values in 0..1 cannot vary more."""
+MAX_SIGMA_PX = 5.0
+"""Defocus, in pixels of sigma, that counts as 1 in a blur map."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,23 +113,6 @@ def local_variance_blur(image: ImageArray, window: int) -> npt.NDArray[np.float3
     return blur
 
 
-def _sigma_blur(image: ImageArray, estimate: Callable[[npt.NDArray[Any]], Map]) -> Map:
-    """Measure blur by an estimator of sigma in pixels, as a share of `MAX_SIGMA_PX`.
-
-    The estimator is given a grey (H, W) or RGB (H, W, 3) image in 0..1, and returns a map (H, W).
-    """
-    pixels = image[..., 0] if image.shape[-1] == 1 else image
-    blur: Map = np.clip(estimate(np.clip(pixels, 0, 1)) / MAX_SIGMA_PX, 0, 1)
-    return blur
-
-
-ESTIMATORS: dict[str, Callable[[ImageArray, DetectionOptions], Map]] = {
-    "variance": lambda image, options: local_variance_blur(image, options.window),
-    "ebdb": lambda image, _: _sigma_blur(image, lambda pixels: defocus_map(pixels).sigma),
-}
-"""How sources other than attention measure an image: a map (H, W) in 0..1."""
-
-
 @dataclass(frozen=True, eq=False)
 class Measured:
     """What was measured on an image, before anything is chosen, smoothed or thresholded."""
@@ -161,7 +156,7 @@ def measure_steps(
     """Measure blur: the part that takes time. Yields progress, returns the maps."""
     if family(options.source) == "alpha":
         return _measure_alphas(image, options, views, model)
-    return _measure_planes((image,) if image is not None else views or (), options)
+    return _measure_planes((image,) if image is not None else views or (), options, model)
 
 
 def _measure_alphas(
@@ -174,20 +169,48 @@ def _measure_alphas(
     return Measured(found.alpha, options, found.upsampling, card.name, card.sha256)
 
 
-def _measure_planes(arrays: tuple[Any, ...], options: DetectionOptions) -> Steps[Measured]:
+def _measure_planes(
+    arrays: tuple[Any, ...], options: DetectionOptions, model: Model | None
+) -> Steps[Measured]:
     """Measure every plane of an image, or the mean of both views of a dual-pixel pair."""
     if not arrays:
         raise ImageError("there is no image")
     stacks = [Planes.of(array, options) for array in arrays]
     if len({planes.layout.shape for planes in stacks}) > 1:
         raise ImageError("the two views must have the same shape")
-    measure = ESTIMATORS[options.source]
-    found, total = [], len(stacks[0])
-    for done, together in enumerate(zip(*stacks, strict=True), start=1):
-        found.append(np.mean([measure(plane, options) for plane in together], axis=0))
-        yield Progress(done, total, "measure")
-    maps = np.stack(found).astype(np.float32)
-    return Measured(maps.reshape(*stacks[0].leading, 1, *maps.shape[1:]), options)
+    estimator = None
+    if options.source in ESTIMATOR_NAMES:
+        wanted = options.model if model is None else model
+        estimator = prepare_estimator(options.source, wanted, options.device, options.memory)
+    found: list[Map] = []
+    count = len(stacks[0]) * len(stacks)
+    for together in zip(*stacks, strict=True):
+        maps: list[Map] = []
+        for plane in together:
+            part = partial(of_all, len(found) * len(stacks) + len(maps), count)
+            maps.append((yield from relay(_measure_plane(plane, options, estimator), part)))
+        found.append(np.mean(maps, axis=0))
+    values = np.stack(found).astype(np.float32)
+    return Measured(
+        values.reshape(*stacks[0].leading, 1, *values.shape[1:]),
+        options,
+        model_name="" if estimator is None else estimator.model_name,
+        model_sha256="" if estimator is None else estimator.model_sha256,
+    )
+
+
+def _measure_plane(
+    image: ImageArray, options: DetectionOptions, estimator: Estimator | None
+) -> Steps[Map]:
+    """Measure one plane: a map (H, W) in 0..1."""
+    if estimator is None:
+        values = local_variance_blur(image, options.window)
+        yield Progress(1, 1, "measure")
+        return values
+    pixels = np.clip(image[..., 0] if image.shape[-1] == 1 else image, 0, 1)
+    sigma = yield from estimator.estimate(np.ascontiguousarray(pixels, np.float32))
+    blur: Map = np.clip(sigma / MAX_SIGMA_PX, 0, 1)
+    return blur
 
 
 def blur_values(measured: Measured, options: DetectionOptions) -> Map:
@@ -245,6 +268,28 @@ class Detection:
     model_sha256: str
     """Both are empty where no network was used."""
 
+    @cached_property
+    def contrast(self) -> float:
+        """Difference of the 99th and the 1st percentile of the map."""
+        return contrast(self.values)
+
+    @property
+    def has_contrast(self) -> bool:
+        """Whether the map separates anything; without contrast the mask is no result."""
+        return self.contrast >= MIN_CONTRAST
+
+    @property
+    def note(self) -> str:
+        """What a person must know before taking the map for a result; mostly nothing."""
+        if self.has_contrast:
+            return ""
+        middle = float(np.nanmedian(self.values))
+        kind = "blurred" if middle >= WITHOUT_CONTRAST else "sharp"
+        return (
+            f"the map has no contrast: all of the image reads as equally {kind} (about "
+            f"{middle:.2f} of 1), so there is nothing to separate"
+        )
+
     def with_threshold(self, rule: ThresholdRule, threshold: float | None = None) -> Detection:
         """Return the same map under another threshold; fast enough for a slider."""
         options = replace(self.options, threshold_rule=rule, threshold=threshold)
@@ -260,6 +305,7 @@ class Detection:
             "model": {"name": self.model_name, "sha256": self.model_sha256},
             "upsampling": self.upsampling,
             "threshold": self.threshold,
+            "contrast": self.contrast,
         }
 
 

@@ -17,7 +17,9 @@ from napari_kpac.core.options import ThresholdRule, check_threshold
 
 BINS = 256
 WITHOUT_CONTRAST = 0.5
-"""Threshold of a map that is the same everywhere, for the rules that go by contrast."""
+"""Threshold of a map without contrast, for the rules that go by contrast."""
+MIN_CONTRAST = 0.1
+"""Between the 1st and the 99th percentile of a map: with less it separates nothing."""
 
 Values = npt.NDArray[np.floating]
 
@@ -44,8 +46,9 @@ def find_threshold(
     ``fixed``     the number that is given
     ============  ===================================================================
 
-    Values that are not finite play no part. A map that is the same everywhere has no
-    contrast to go by: the first three rules then take the middle of the scale, 0.5.
+    Values that are not finite play no part. A map of an image that is sharp, or blurred, all over
+    has no contrast to go by (less than `MIN_CONTRAST`): the first three rules then take the middle
+    of the scale, 0.5.
     """
     check_threshold(rule, threshold)
     if threshold is not None:
@@ -53,15 +56,27 @@ def find_threshold(
     finite = values[np.isfinite(values)]
     if not finite.size:
         raise ImageError("the map has no finite values, so there is no threshold to be found")
-    low, high = float(finite.min()), float(finite.max())
-    if low == high:
+    if contrast(values) < MIN_CONTRAST:
         return WITHOUT_CONTRAST
+    low, high = float(finite.min()), float(finite.max())
     if rule == "midrange":
         return 0.3 * high + 0.7 * low
     if rule == "mean":
         return min(1.5 * float(finite.mean(dtype=np.float64)), 1.0)
     # scikit-image names the centre of the last bin below the split; the split is at its end.
     return float(threshold_otsu(finite, nbins=BINS)) + (high - low) / BINS / 2
+
+
+def contrast(values: Values) -> float:
+    """Return the difference of the 99th and the 1st percentile of a map; 0 where it has no values.
+
+    Values that are not finite play no part.
+    """
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0
+    low, high = np.quantile(finite, (0.01, 0.99))
+    return float(high - low)
 
 
 def blurred_mask(values: Values, threshold: float) -> npt.NDArray[np.bool_]:

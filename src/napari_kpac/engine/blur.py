@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.core.options import BlurMapOptions
@@ -24,7 +25,7 @@ from napari_kpac.engine.containers import map_like
 from napari_kpac.engine.device import Model
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, each_plane, options_of
 from napari_kpac.engine.memory import explaining_shortage
-from napari_kpac.engine.pixels import PlaneReader
+from napari_kpac.engine.pixels import PlaneReader, continued
 from napari_kpac.engine.recipe import upsample
 
 
@@ -90,7 +91,7 @@ def blur_map_steps(
     """Do the same step by step: yields progress after every tile, returns the map."""
     options = options or BlurMapOptions()
     with explaining_shortage():
-        job = Job(image, options, views=views, model=model)
+        job = Job(image, options, views=views, model=model, mirrored=True)
         job.plan = replace(job.plan, kept_skips=())  # nothing is decoded
         alphas = job.layout.stack((yield from each_plane(job, partial(_attention, job))))
         values = np.ascontiguousarray(alphas[..., 0, :, :])
@@ -109,13 +110,39 @@ def _attention(job: Job, _: Plane, reader: PlaneReader) -> Steps[Maps]:
 
             for _ in stages.encode():
                 yield told("encode")
-            attention = Bottleneck(stages).attention(0, stages.take_features())
+            reach = job.net.attention(0).halo
+            wide = _mirrored(stages.take_features(), reach)
+            attention = Bottleneck(stages).attention(0, wide)
             found = yield from relay(attention, lambda _: told("attention"))
             alpha = as_numpy(job.backend.download(found[0], torch.float32))
+        first = -job.margin - reach * job.scale
+        enlarged = smooth_upsample(alpha, job.scale, (reader.height, reader.width), first)
         # Averages over the pixels that each pixel was enlarged to.
-        enlarged = upsample(alpha, job.scale, (reader.height, reader.width))
         pooled = F.avg_pool2d(torch.from_numpy(enlarged)[None], job.enlarge)[0].numpy()
         yield told("attention")
         return pooled
 
     return (yield from job.within_memory(attempt))
+
+
+def _mirrored(features: Tensor, cells: int) -> Tensor:
+    """Continue features (1, C, h, w) on all sides, where zeros would read as blur."""
+    for axis in (2, 3):
+        size = features.shape[axis]
+        index = continued(0, size + 2 * cells, size, size + 2 * cells, cells)
+        features = features.index_select(axis, torch.from_numpy(index).to(features.device))
+    return features
+
+
+def smooth_upsample(maps: Maps, scale: int, size: tuple[int, int], first: int) -> Maps:
+    """Interpolate maps of cells (N, h, w) to pixels (N, H, W) without kinks at the cells.
+
+    Linear interpolation bends at every cell, which shows as a grid; the mean over one cell
+    around each pixel makes a quadratic B-spline of it. ``first`` is where the first cell begins;
+    there are cells on all sides of what is wanted.
+    """
+    half = scale // 2
+    wide = (size[0] + 2 * half, size[1] + 2 * half)
+    rough = torch.from_numpy(upsample(maps, scale, wide, (first + half, first + half)))[None]
+    # A cell has an even number of pixels: two at a time bring the middle back to the pixel.
+    return F.avg_pool2d(F.avg_pool2d(rough, scale, stride=1), 2, stride=1)[0].numpy()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Steps, finish, relay
 from napari_kpac.engine.arrays import output_for
@@ -35,6 +36,7 @@ def deblur(
     *,
     views: Views = None,
     out: Any = None,
+    sigma: Any = None,
     options: DeblurOptions | None = None,
     **fields: Any,
 ) -> Result:
@@ -63,11 +65,15 @@ def deblur(
         The left and right view of a dual-pixel camera, for dual-pixel models.
     out
         Where to put the result: anything of the image's shape that can be assigned to.
+    sigma
+        With ``method="map"``: the blur in pixels of sigma, which is half the radius of a disc. One
+        number, a map (H, W), or one map for each slice.
     options
         All options at once; keywords that are given as well replace its fields.
     **fields
         Further fields of :class:`DeblurOptions`: range, rgb, channel_axis, rgb_channels,
-        precision, and method: ``kpac``, or ``ebdb`` for the classical way without a network.
+        precision, and method: ``kpac``, the name of an estimator of defocus (``ebdb``, ``jnb``)
+        whose map is used for deconvolution, or ``map`` for deconvolution with ``sigma``.
 
     Returns
     -------
@@ -79,8 +85,8 @@ def deblur(
     options = options_of(
         DeblurOptions, options, model=model, device=device, tile=tile, memory=memory, **fields
     )
-    result = finish(deblur_steps(image, options, modulation, views=views, out=out, model=model))
-    return _as_given(result, image, views, out)
+    steps = deblur_steps(image, options, modulation, views=views, out=out, model=model, sigma=sigma)
+    return _as_given(finish(steps), image, views, out)
 
 
 def deblur_steps(
@@ -93,6 +99,7 @@ def deblur_steps(
     model: Model | None = None,
     plan: Plan | None = None,
     recorded: Mapping[str, Any] | None = None,
+    sigma: Any = None,
 ) -> Steps[Result]:
     """Do the same step by step: yields progress after every tile, returns the result.
 
@@ -103,7 +110,14 @@ def deblur_steps(
     """
     with explaining_shortage():
         job = prepare_job(
-            image, options, modulation, views=views, model=model, plan=plan, recorded=recorded
+            image,
+            options,
+            modulation,
+            views=views,
+            model=model,
+            plan=plan,
+            recorded=recorded,
+            sigma=sigma,
         )
         out = output_for(job.layout, out, job.first)
         results = yield from each_plane(job, partial(job.deblur, out=out))
@@ -174,12 +188,16 @@ def prepare_job(
     image: Any,
     options: DeblurOptions | None = None,
     modulation: Modulation | None = None,
+    sigma: Any = None,
     **settings: Any,
 ) -> Job | ClassicalJob:
     """Return the job of an image by the method of the options; ``settings`` are a Job's."""
     options = options or DeblurOptions()
-    kind = ClassicalJob if options.method == "ebdb" else Job
-    return kind(image, options, modulation, **settings)
+    if options.method != "kpac":
+        return ClassicalJob(image, options, modulation, sigma=sigma, **settings)
+    if sigma is not None:
+        raise ConfigError("a defocus map goes with method 'map', not with 'kpac'")
+    return Job(image, options, modulation, **settings)
 
 
 def _joined(job: Job | ClassicalJob, out: Any, results: Sequence[PlaneResult]) -> Result:

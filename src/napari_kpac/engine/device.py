@@ -9,20 +9,31 @@ import copy
 import os
 import platform
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar, cast
 
 import psutil
 import torch
 
 from napari_kpac.core.errors import ConfigError, DeviceError
-from napari_kpac.network import KPACNet
-from napari_kpac.weights import ModelCard, find, is_file_name, load, tensors_sha256
+from napari_kpac.network import DMENet, KPACNet
+from napari_kpac.weights import (
+    ModelCard,
+    find,
+    find_dmenet,
+    is_file_name,
+    load,
+    load_dmenet,
+    tensors_sha256,
+)
+from napari_kpac.weights.catalogue import ALIASES
 
-Model = str | os.PathLike[str] | KPACNet
+Model = str | os.PathLike[str] | KPACNet | DMENet
+Net = TypeVar("Net", KPACNet, DMENet)
 
 AUTO = "auto"
 MAX_CACHED_NETWORKS = 3
@@ -82,29 +93,57 @@ def free_memory(device: torch.device) -> int:
 
 
 def prepare_network(model: Model, device: torch.device) -> KPACNet:
-    """Return a network on a device; those that come from files are kept for the next time."""
+    """Return a KPAC network on a device; those from files are kept for the next time."""
+    if isinstance(model, DMENet):
+        raise ConfigError(
+            "model: this network is a DMENet, which estimates defocus; a KPAC model is needed here"
+        )
     if isinstance(model, KPACNet):
-        net = model
-        if next(net.parameters()).device != device or net.training:
-            net = copy.deepcopy(net).to(device).eval()
-        return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-    if not isinstance(model, str | os.PathLike):
-        raise ConfigError(f"model={model!r}: give a name, a path, or a network from kpac.load")
-    path = Path(model)
-    if not is_file_name(str(model)):
-        path = find(str(model)).path
-    changed = path.stat().st_mtime_ns if path.exists() else 0
-    with _loading:
-        return _load(path.absolute(), changed, device)
+        return _placed(model, device)
+    return _from_file(load, _path_of(model), device)
 
 
-@lru_cache(maxsize=MAX_CACHED_NETWORKS)
-def _load(path: Path, changed: int, device: torch.device) -> KPACNet:  # noqa: ARG001 - a key
-    net = load(path).to(device)
+def prepare_dmenet(model: Model, device: torch.device) -> DMENet:
+    """Return a DMENet on a device; ``default`` is the one that is installed."""
+    if isinstance(model, KPACNet):
+        raise ConfigError("model: this network deblurs; 'dmenet' needs a DMENet model")
+    if isinstance(model, DMENet):
+        return _placed(model, device)
+    path = find_dmenet().path if str(model) in ALIASES else _path_of(model)
+    return _from_file(load_dmenet, path, device)
+
+
+def _placed(net: Net, device: torch.device) -> Net:
+    """Return a network of the caller's on a device; their own is left as it is."""
+    if next(net.parameters()).device != device or net.training:
+        net = copy.deepcopy(net).to(device).eval()
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def card_of(net: KPACNet) -> ModelCard:
+def _path_of(model: str | os.PathLike[str]) -> Path:
+    if not isinstance(model, str | os.PathLike):
+        raise ConfigError(f"model={model!r}: give a name, a path, or a network from kpac.load")
+    return Path(model) if is_file_name(str(model)) else find(str(model)).path
+
+
+def _from_file(read: Callable[[Path], Net], path: Path, device: torch.device) -> Net:
+    changed = path.stat().st_mtime_ns if path.exists() else 0
+    with _loading:
+        return cast("Net", _load(read, path.absolute(), changed, device))
+
+
+@lru_cache(maxsize=MAX_CACHED_NETWORKS)
+def _load(
+    read: Callable[[Path], Net],
+    path: Path,
+    changed: int,  # noqa: ARG001 - a key
+    device: torch.device,
+) -> Net:
+    net = read(path).to(device)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def card_of(net: KPACNet | DMENet) -> ModelCard:
     """Return the card of a network; one that never was in a file gets a minimal one."""
     if isinstance(net.card, ModelCard):
         return net.card
@@ -113,7 +152,7 @@ def card_of(net: KPACNet) -> ModelCard:
 
 def model_name(model: Model) -> str:
     """Return what stands for a model in options: its name or path."""
-    return card_of(model).name if isinstance(model, KPACNet) else str(model)
+    return card_of(model).name if isinstance(model, KPACNet | DMENet) else str(model)
 
 
 @contextmanager

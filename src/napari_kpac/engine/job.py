@@ -22,9 +22,10 @@ from torch import Tensor
 
 from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions, ImageOptions, parse_memory
-from napari_kpac.core.progress import Progress, Steps, relay
+from napari_kpac.core.progress import Progress, Steps, of_all, relay
 from napari_kpac.engine.arrays import (
     ChunkedPlane,
+    Layout,
     Maps,
     Plane,
     as_array,
@@ -43,6 +44,7 @@ from napari_kpac.engine.device import (
     prepare_network,
     resolve,
 )
+from napari_kpac.engine.estimators import prepare_estimator
 from napari_kpac.engine.levels import Workspace
 from napari_kpac.engine.memory import (
     SHORTAGES,
@@ -58,13 +60,16 @@ from napari_kpac.engine.pixels import (
     Strength,
     check_finite,
     enlarged,
+    padded_size,
     resolve_range,
     restore_pixels,
 )
 from napari_kpac.engine.recipe import PlaneResult, Recipe, check_image, recorded_plan
 from napari_kpac.engine.stages import Bands, Stages
 from napari_kpac.engine.tiling import Plan, TimeCost, make_plan
-from napari_kpac.optics.deconvolution import restore_steps
+from napari_kpac.optics.deconvolution import fitting_blur, restore_steps
+from napari_kpac.optics.pixels import Floats, check_map
+from napari_kpac.weights.store import IMPORTED, UPSAMPLING, ModelCard
 
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ImageOptions)
@@ -76,6 +81,8 @@ LARGE_PLANE_BYTES = 64_000_000
 """Larger planes are processed one at a time, however many may be ``held``."""
 CLASSICAL_STEPS = 100
 """Nobody knows beforehand how many levels of blur a plane has: progress is in percent."""
+ESTIMATING_STEPS = 40
+"""Of these, for estimating the blur."""
 
 
 class _Unset:
@@ -130,6 +137,9 @@ class Job:
     held
         Planes in memory at a time, for the memory budget: the one that is worked on, its
         result, and what a batch reads ahead or has still to write.
+    mirrored
+        Continue planes by reflection on all sides, as far as the encoder sees: its zero padding
+        then shows nowhere. Not for deblurring, where the result would be that of other networks.
 
     Attributes
     ----------
@@ -143,6 +153,8 @@ class Job:
         Whole factor by which planes are enlarged first.
     scale
         Pixels per cell of alpha.
+    margin
+        Pixels on each side that planes are continued by.
     """
 
     def __init__(
@@ -157,6 +169,7 @@ class Job:
         pixel_range: PixelRange | None = None,
         recorded: Mapping[str, Any] | None = None,
         held: int = 2,
+        mirrored: bool = False,
     ) -> None:
         self.options, self.modulation = options, modulation or Modulation()
         self.device = resolve(options.device)
@@ -164,6 +177,7 @@ class Job:
         self.backend = Backend(self.device, mixed=options.precision == "mixed")
         self.net = prepare_network(options.model if model is None else model, self.device)
         self.scale = self.net.config.multiple
+        self.margin = self.net.halos.encode if mirrored else 0
         self._set_image(image, views)
         self.layout = layout_for(self.first, options)
         for view in self.views or ():
@@ -178,7 +192,8 @@ class Job:
             check_finite(self.layout, sources)
         self.range = pixel_range or resolve_range(options.range, self.layout, sources)
         self.modulation.check(self.net.config, self.layout.size, self.layout.leading)
-        self.enlarge = options.upsampling_factor(math.prod(self.layout.size))
+        pixels = math.prod(self.layout.size)
+        self.enlarge = options.upsampling_factor(pixels, best_upsampling(card_of(self.net)))
         budget = parse_memory(options.memory, self.backend.free_memory())
         self.by_chunk = (
             self.enlarge == 1
@@ -195,13 +210,14 @@ class Job:
         height, width = (side * self.enlarge for side in self.layout.size)
         # On an accelerator the image in network values and its residual.
         values = height * width * 3 * next(self.net.parameters()).element_size()
+        height, width = self.layout.size
         # What is read by chunk is not held; its result may be.
         if self.by_chunk:
             held = 1
         elif self.layout.plane_bytes > LARGE_PLANE_BYTES:
             held = 2
         return make_plan(
-            (height + -height % self.scale, width + -width % self.scale),
+            padded_size((self.enlarge * height, self.enlarge * width), self.scale, self.margin),
             self.net.config,
             halo=self.net.halos.encode,
             tile=self.options.tile,
@@ -245,6 +261,7 @@ class Job:
             self.range,
             self.scale,
             next(self.net.parameters()).dtype,
+            self.margin,
         )
 
     def stages(self, reader: PlaneReader) -> Stages:
@@ -345,10 +362,24 @@ class Job:
         )
 
 
-class ClassicalJob:
-    """The same for the classical method: it estimates the blur, and has no attention.
+def best_upsampling(card: ModelCard) -> int:
+    """Return by how much images are best enlarged for a model's blur map.
 
-    Takes all that a :class:`Job` takes; what only concerns the network is ignored.
+    What its card says; where that says nothing, 4 for the authors' weights, as in the paper, and 1
+    for all others, since alpha saturates in enlarged images unless a model was trained on blur
+    that large.
+    """
+    fallback = 4 if card.status == IMPORTED else 1
+    found = int(card.settings.get(UPSAMPLING, fallback))
+    return found if found in (1, 2, 4) else fallback
+
+
+class ClassicalJob:
+    """The same for the methods in two steps: a defocus map, then deconvolution; no attention.
+
+    Takes all that a :class:`Job` takes, and ``sigma``, the defocus map of method ``map``: the blur
+    in pixels of sigma as one number, a map (H, W), or one map for each slice. What only concerns
+    the network is ignored.
     """
 
     scale = 1
@@ -363,12 +394,20 @@ class ClassicalJob:
         views: Views = None,
         pixel_range: PixelRange | None = None,
         recorded: Mapping[str, Any] | None = None,
+        model: Model | None = None,
+        sigma: Any = None,
         **_: Any,
     ) -> None:
         self.options, self.modulation = options, modulation or Modulation()
         if views is not None:
-            raise ImageError("method 'ebdb' takes one image and no views")
-        check_classical(self.modulation)
+            raise ImageError(f"method {options.method!r} takes one image and no views")
+        check_classical(options, self.modulation)
+        self.estimator = None
+        if options.method != "map":
+            model = options.model if model is None else model
+            self.estimator = prepare_estimator(
+                options.method, model, options.device, options.memory
+            )
         self.first = as_array(image)
         self.layout = layout_for(self.first, options)
         self.modulation.check_labels(self.layout.size, self.layout.leading)
@@ -377,6 +416,7 @@ class ClassicalJob:
             if recorded is not None:
                 check_image(options, recorded, self.layout, (self.first,))
         self.range = pixel_range or resolve_range(options.range, self.layout, (self.first,))
+        self.sigma = check_sigma(options, sigma, self.layout)
 
     def load(self, plane: Plane) -> PlaneReader:
         """Read a plane."""
@@ -390,28 +430,66 @@ class ClassicalJob:
         image = (reader.read(rect)[0, : reader.channels].permute(1, 2, 0).numpy() + 1) / 2
         unit = np.clip(image[..., 0] if reader.channels == 1 else image, 0, 1)
 
-        def in_percent(progress: Progress) -> Progress:
-            done = progress.done * CLASSICAL_STEPS // progress.total
-            return Progress(done, CLASSICAL_STEPS, progress.stage)
-
-        found = yield from relay(restore_steps(unit.astype(np.float32)), in_percent)
+        sigma = yield from self._sigma_of(plane, unit.astype(np.float32))
+        percent = partial(_in_percent, ESTIMATING_STEPS, CLASSICAL_STEPS)
+        found = yield from relay(restore_steps(unit.astype(np.float32), sigma=sigma), percent)
         change = 2 * (np.asarray(found.image, np.float32) - unit)
         change = change.reshape(*change.shape[:2], reader.channels)
         residual = torch.from_numpy(change).permute(2, 0, 1)[None].expand(1, 3, -1, -1)
         strength = self.modulation.at(plane.indices[0]).strength_in(rect)
         _write(self, plane, rect, reader, residual, strength, target, out is None)
         environment = {"range": asdict(self.range), "napari_kpac": _version()}
+        name, sha256 = "", ""
+        if self.estimator is not None:
+            name, sha256 = self.estimator.model_name, self.estimator.model_sha256
         return PlaneResult(
-            Recipe(self.options, self.modulation, "", "", environment),
+            Recipe(self.options, self.modulation, name, sha256, environment),
             target if out is None else None,
             sigma=np.asarray(found.sigma, np.float32),
         )
 
+    def _sigma_of(self, plane: Plane, image: Floats) -> Steps[Floats]:
+        """Return the defocus map of a plane: the one that was given, or what is estimated."""
+        if self.estimator is None:
+            if self.sigma.ndim == 2:
+                return self.sigma
+            given: Floats = self.sigma[plane.indices[0]]
+            return given
+        percent = partial(_in_percent, 0, ESTIMATING_STEPS)
+        return fitting_blur((yield from relay(self.estimator.estimate(image), percent)))
 
-def check_classical(modulation: Modulation) -> None:
-    """Raise where a modulation asks for what the classical method does not have."""
+
+def _in_percent(first: int, last: int, progress: Progress) -> Progress:
+    """Return the progress of a part of the work that takes from ``first`` to ``last`` percent."""
+    done = first + progress.done * (last - first) // progress.total
+    return Progress(done, CLASSICAL_STEPS, progress.stage)
+
+
+def check_classical(options: DeblurOptions, modulation: Modulation) -> None:
+    """Raise where a modulation asks for what methods in two steps do not have."""
     if not modulation.is_neutral:
-        raise ConfigError("method 'ebdb' has no attention to steer; only the strength applies")
+        raise ConfigError(
+            f"method {options.method!r} has no attention to steer; only the strength applies"
+        )
+
+
+def check_sigma(options: DeblurOptions, sigma: Any, layout: Layout) -> Floats:
+    """Return the defocus map that was given: (H, W), or one for each slice; raise if it is bad."""
+    if (sigma is None) == (options.method == "map"):
+        raise ConfigError(
+            "method 'map' needs a defocus map, the blur in pixels of sigma (sigma)"
+            if sigma is None
+            else f"a defocus map goes with method 'map', not with {options.method!r}"
+        )
+    if sigma is None:
+        return np.empty((0, 0), np.float32)
+    given = np.asarray(sigma)
+    leading = layout.leading if layout.rgb_channels is None else ()
+    whole = (*leading, *layout.size)
+    blur = check_map(given, whole if given.ndim > 2 else layout.size, "defocus map")
+    if blur.min() < 0:
+        raise ImageError(f"the defocus map has values below 0, down to {blur.min():g} pixels")
+    return blur
 
 
 def each_plane(
@@ -422,7 +500,7 @@ def each_plane(
     results = []
     for number, plane in enumerate(planes):
         steps = work(plane, job.load(plane))
-        results.append((yield from relay(steps, partial(_of_all, number, len(planes)))))
+        results.append((yield from relay(steps, partial(of_all, number, len(planes)))))
     return results
 
 
@@ -432,11 +510,6 @@ def _parts(stages: Stages, entered: Tensor) -> Iterator[tuple[Rect, Bands]]:
     whole = (Rect(0, plan.height, 0, plan.width),)
     for rect in whole if stages.keeps_image else plan.tiles():
         yield rect, stages.decode_all(entered, rect)
-
-
-def _of_all(number: int, planes: int, step: Progress) -> Progress:
-    """Return the progress in all planes from that in one of them."""
-    return replace(step, done=number * step.total + step.done, total=planes * step.total)
 
 
 def _write(

@@ -204,8 +204,8 @@ def _sample(
 class PlaneReader:
     """Reads rectangles of one plane (or dual-pixel pair) in network values.
 
-    Coordinates are those of the padded plane: both sides rounded up to a multiple, the
-    border continued by reflection (by its last pixel, where the plane is too small).
+    Coordinates are those of the padded plane: a margin on every side, both sides rounded up to a
+    multiple, the border continued by reflection (by its last pixel, where the plane is too small).
     """
 
     def __init__(
@@ -215,6 +215,7 @@ class PlaneReader:
         pixel_range: PixelRange,
         multiple: int,
         dtype: torch.dtype = torch.float32,
+        margin: int = 0,
     ) -> None:
         self.base = base
         self.views = views
@@ -222,17 +223,15 @@ class PlaneReader:
         self.dtype = dtype
         first = base if base is not None else views[0]  # type: ignore[index]
         self.height, self.width, self.channels = first.shape
-        self.padded = (
-            self.height + -self.height % multiple,
-            self.width + -self.width % multiple,
-        )
+        self.margin = margin
+        self.padded = padded_size((self.height, self.width), multiple, margin)
         given = (base,) if views is None else views
         self._filled = [fill_nonfinite(image) for image in given if image is not None]
 
     def read(self, rect: Rect) -> Tensor:
         """Return the network's input (1, 3 or 6, h, w) for a rectangle."""
-        rows = continued(rect.top, rect.bottom, self.height, self.padded[0])
-        columns = continued(rect.left, rect.right, self.width, self.padded[1])
+        rows = continued(rect.top, rect.bottom, self.height, self.padded[0], self.margin)
+        columns = continued(rect.left, rect.right, self.width, self.padded[1], self.margin)
         parts = [self._normalised(image, rows, columns) for image in self._filled]
         return torch.cat(parts, dim=1).contiguous(memory_format=torch.channels_last)
 
@@ -367,11 +366,22 @@ def fill_nonfinite(image: Pixels) -> Pixels:
     return filled
 
 
-def continued(start: int, stop: int, size: int, padded: int) -> Array:
-    """Return indices that continue 0..size-1 by reflection, or by the edge where too short."""
-    index = np.arange(start, stop)
-    reflects = padded - size < size
-    return np.where(index < size, index, 2 * (size - 1) - index if reflects else size - 1)
+def padded_size(size: tuple[int, int], multiple: int, margin: int = 0) -> tuple[int, int]:
+    """Return the size of a plane with its margin, rounded up to a multiple."""
+    height, width = (side + 2 * margin for side in size)
+    return height + -height % multiple, width + -width % multiple
+
+
+def continued(start: int, stop: int, size: int, padded: int, margin: int = 0) -> Array:
+    """Return indices that continue 0..size-1 by reflection, or by the edge where too short.
+
+    The first index is ``margin`` before 0, as in a padded plane.
+    """
+    index = np.arange(start, stop) - margin
+    if max(margin, padded - size - margin) < size:
+        reflected: Array = size - 1 - np.abs(size - 1 - np.abs(index))
+        return reflected
+    return np.clip(index, 0, size - 1)
 
 
 def as_slice(index: Array) -> Any:

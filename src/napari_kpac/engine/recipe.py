@@ -29,6 +29,7 @@ from napari_kpac.core.errors import (
     ModelNotFoundError,
     RecipeError,
 )
+from napari_kpac.core.estimators import find_estimator
 from napari_kpac.core.files import read_text, replacing
 from napari_kpac.core.options import DeblurOptions, ImageOptions
 from napari_kpac.engine.arrays import Array, Layout, Maps, as_array
@@ -37,7 +38,7 @@ from napari_kpac.engine.modulation import Modulation
 from napari_kpac.engine.pixels import resolve_range
 from napari_kpac.engine.tiling import Plan
 from napari_kpac.images import WRITABLE, description_of, read_image
-from napari_kpac.weights import find, is_file_name, load
+from napari_kpac.weights import find, is_file_name, load, load_dmenet
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,8 @@ class Result:
     scale: int
     """Pixels per cell of alpha, along both axes."""
     sigma: Maps | None = None
-    """(H, W): the estimated blur in pixels of sigma, leading axes first; method ``ebdb`` only."""
+    """(H, W): the blur in pixels of sigma that was estimated or given, leading axes first; not with
+    method ``kpac``."""
     origin: tuple[int, int] = (0, 0)
     """First pixel (row, column) of alpha's first cell, in pixels of ``image``."""
     draft: bool = False
@@ -302,7 +304,10 @@ def check_model(recipe: Recipe, model: str) -> str:
     else an empty text. A model that the caller chose in place of the recipe's own is the caller's
     decision.
     """
-    if model != recipe.options.model or recipe.options.method != "kpac":
+    method = recipe.options.method
+    estimator = find_estimator(method)
+    has_model = method == "kpac" if estimator is None else estimator.needs_model
+    if model != recipe.options.model or not has_model:
         return ""
     if recipe.folder is not None and is_file_name(model) and not _is_below(recipe.folder, model):
         raise RecipeError(
@@ -310,7 +315,7 @@ def check_model(recipe: Recipe, model: str) -> str:
             "trust both, name that model explicitly"
         )
     changed = changed_model(recipe)
-    card = load(model).card
+    card = (load(model) if estimator is None else load_dmenet(model)).card
     if card.sha256 != recipe.model_sha256 and not changed:
         raise RecipeError(
             f"the recipe was made with other weights of {recipe.model_name!r} than are installed "

@@ -216,7 +216,7 @@ class Stages:
         stage
             What is run.
         *inputs
-            Maps of the bottleneck, all of the same height and width.
+            Maps of the bottleneck, or of more cells around it; all of one height and width.
         out
             Where the result goes; may be the first input: what later bands still need of it
             is put aside in time. None: a new map.

@@ -16,9 +16,12 @@ import numpy.typing as npt
 from skimage.filters import unsharp_mask
 from skimage.restoration import richardson_lucy, wiener
 
+from napari_kpac.core.estimators import ESTIMATORS, EstimatorInfo, find_estimator
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets.pairs import Floats
 from napari_kpac.evaluation.options import EvaluateOptions, MethodName
 from napari_kpac.optics import Aperture, defocus_map, psf, two_step
+from napari_kpac.optics.deconvolution import fitting_blur
 
 if TYPE_CHECKING:
     from napari_kpac.engine import Session
@@ -67,7 +70,7 @@ class ModelMethod(Method):
 
         self.net = prepare_network(model, resolve(device))
         self.config = self.net.config
-        self._device = device
+        self.device = device
         settings = {
             "model": model,
             "sha256": card_of(self.net).sha256,
@@ -82,7 +85,7 @@ class ModelMethod(Method):
         from napari_kpac.engine import Session
 
         views = views if self.config.views == 2 else None
-        return Session(image, self.net, self._device, views=views, range="unit", rgb=True)
+        return Session(image, self.net, self.device, views=views, range="unit", rgb=True)
 
     def _deblur(self, image: Floats, views: Views) -> Floats:
         with closing(self.session(image, views)) as session:
@@ -91,18 +94,40 @@ class ModelMethod(Method):
 
 
 def load_models(models: Sequence[str], device: str) -> list[ModelMethod]:
-    """Load models; each is called by its file's name where that tells it from the others."""
+    """Load the models that deblur; see :func:`name_models` for how they are called."""
+    return [ModelMethod(model, device, name) for name, model in name_models(models, "kpac")]
+
+
+def load_estimators(models: Sequence[str], device: str) -> list[Method]:
+    """Load the models that estimate defocus, as methods that deconvolve with their maps."""
+    return [
+        _two_step(info, model, device, name)
+        for info in ESTIMATORS
+        if info.needs_model
+        for name, model in name_models(models, info.name)
+    ]
+
+
+def name_models(models: Sequence[str], kind: str) -> list[tuple[str, str]]:
+    """Return the models of one kind, the name that tables have for it before each.
+
+    Each is called by its file's name where that tells it from the others.
+    """
+    from napari_kpac.weights import kind_of
+
     short = [Path(model).name for model in models]
     return [
-        ModelMethod(model, device, model if short.count(name) > 1 else name)
+        (model if short.count(name) > 1 else name, model)
         for model, name in zip(models, short, strict=True)
+        if kind_of(model) == kind
     ]
 
 
 def classical_method(name: MethodName, options: EvaluateOptions) -> Method:
     """Return a method without a network by its name."""
-    if name == "ebdb":
-        return Method(name, {"method": "two-step", "defocus map": "EBDB"}, _two_step)
+    info = find_estimator(name)
+    if info is not None:
+        return _two_step(info)
     if name == "unsharp":
         return Method(name, UNSHARP, _unsharp)
     radius = options.radius
@@ -121,9 +146,23 @@ def classical_method(name: MethodName, options: EvaluateOptions) -> Method:
     return Method(name, {**settings, "blur": blur}, restore)
 
 
-def _two_step(image: Floats, _: Views) -> Floats:
-    """Estimate EBDB's defocus map, then deconvolve once for each level of blur."""
-    return np.asarray(two_step(np.clip(image, 0, 1)).image, np.float32)
+def _two_step(
+    info: EstimatorInfo, model: str = "default", device: str = "auto", name: str = ""
+) -> Method:
+    """Return the method that estimates a defocus map and deconvolves once per level of blur."""
+    from napari_kpac.engine.estimators import prepare_estimator
+
+    estimator = prepare_estimator(info.name, model, device)
+
+    def restore(image: Floats, _: Views) -> Floats:
+        unit = np.clip(image, 0, 1).astype(np.float32)
+        sigma = fitting_blur(finish(estimator.estimate(unit)))
+        return np.asarray(two_step(unit, sigma=sigma).image, np.float32)
+
+    settings = {"method": "two-step", "defocus map": info.label}
+    if estimator.model_sha256:
+        settings |= {"model": model, "sha256": estimator.model_sha256}
+    return Method(name or info.name, settings, restore)
 
 
 def _unsharp(image: Floats, _: Views) -> Floats:

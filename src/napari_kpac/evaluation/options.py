@@ -9,12 +9,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.estimators import ESTIMATORS
 from napari_kpac.core.options import option, parse_numbers
 from napari_kpac.datasets.options import DataOptions
 
-MethodName = Literal["ebdb", "wiener", "richardson-lucy", "unsharp"]
-"""Methods without a network."""
-METHODS: tuple[MethodName, ...] = get_args(MethodName)
+MethodName = str
+METHODS: tuple[MethodName, ...] = (
+    *(each.name for each in ESTIMATORS if not each.needs_model),
+    *("wiener", "richardson-lucy", "unsharp"),
+)
+"""Methods without a network: deconvolution with the map of an estimator, and others."""
 Blur = Literal["scenes", "uniform"]
 """What the crops of the synthetic benchmark are blurred by."""
 SSIMPreset = Literal["default", "paper"]
@@ -26,7 +30,7 @@ def check_method(name: Any) -> MethodName:
     """Return the name of a method, or raise."""
     if name not in METHODS:
         raise ConfigError(f"method={name!r}: must be one of {', '.join(METHODS)}")
-    return name  # type: ignore[no-any-return]
+    return str(name)
 
 
 @dataclass(frozen=True)

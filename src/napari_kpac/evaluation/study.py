@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.estimators import ESTIMATORS
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.datasets import MaskedImage, open_masked, open_pairs
 from napari_kpac.datasets.pairs import Floats, Pair, Pairs
@@ -29,6 +30,7 @@ from napari_kpac.detection.scores import BETAS_SQUARED, RULES, score
 from napari_kpac.engine.memory import explaining_shortage
 from napari_kpac.evaluation import metrics
 from napari_kpac.evaluation.attention import (
+    UPSAMPLINGS,
     Examined,
     attention_columns,
     examine,
@@ -36,7 +38,14 @@ from napari_kpac.evaluation.attention import (
     sample_variance,
 )
 from napari_kpac.evaluation.benchmark import SyntheticCases
-from napari_kpac.evaluation.methods import INPUT, ModelMethod, classical_method, load_models
+from napari_kpac.evaluation.methods import (
+    INPUT,
+    ModelMethod,
+    classical_method,
+    load_estimators,
+    load_models,
+    name_models,
+)
 from napari_kpac.evaluation.metrics import ImageArray
 from napari_kpac.evaluation.options import EvaluateOptions
 from napari_kpac.evaluation.results import IMAGES, Key, Line, Results, Row, summarise
@@ -45,7 +54,6 @@ DIFFERENCE = "result minus sharp"
 """The image of a row that has a sign: the mean over the channels."""
 
 
-UPSAMPLINGS = (1, 2, 4)
 RULE_NAMES = (*RULES, *(f"best F{beta:g}" for beta in BETAS_SQUARED))
 BLUR_MEASURES = (*(f"f{beta:g}" for beta in BETAS_SQUARED), "accuracy")
 WITHOUT_THRESHOLD = ("average_precision", "roc_auc")
@@ -101,8 +109,9 @@ class PairStudy(Study):
                     f"the model {model.name} needs dual-pixel views; choose data that has them"
                     " and say so (dual), or leave the model out"
                 )
+        estimators = load_estimators(options.model, options.device)
         classical = [classical_method(name, options) for name in options.method]
-        self.methods = [INPUT, *models, *classical]
+        self.methods = [INPUT, *models, *estimators, *classical]
         count = len(self.pairs)
         if options.kind != "synthetic" and options.limit is not None:
             count = min(count, options.limit)
@@ -208,7 +217,7 @@ def with_noise(pair: Pair, percent: float, seed: tuple[int, int]) -> Pair:
 
 
 class BlurStudy(Study):
-    """Blur detection: alpha_1 of every model at several enlargements, EBDB and local variance."""
+    """Blur detection: alpha_1 at several enlargements, estimators of defocus, local variance."""
 
     def __init__(self, options: EvaluateOptions) -> None:
         self.data = open_masked(options)
@@ -222,11 +231,21 @@ class BlurStudy(Study):
             for model in models
             for factor in UPSAMPLINGS
         }
-        measures |= {"ebdb": {"source": "ebdb"}, "local variance": {"source": "variance"}}
+        measures |= {
+            each.name: {"source": each.name} for each in ESTIMATORS if not each.needs_model
+        }
+        measures |= {
+            name: {"source": each.name, "model": model, "device": options.device}
+            for each in ESTIMATORS
+            if each.needs_model
+            for name, model in name_models(options.model, each.name)
+        }
+        measures["local variance"] = {"source": "variance"}
         self._measures = list(measures.values())
         count = min(len(self.data), options.limit or len(self.data))
         images = [self.data.name(number) for number in range(count)]
-        settings = {model.name: dict(model.settings) for model in models}
+        estimators = load_estimators(options.model, options.device)
+        settings = {each.name: dict(each.settings) for each in (*models, *estimators)}
         super().__init__(options, images, list(measures), (0.0,), settings)
         self.columns = [
             *(f"{measure} by {rule}" for rule in RULE_NAMES for measure in BLUR_MEASURES),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from napari_kpac.core.estimators import ESTIMATORS
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.attention import (
     COST,
@@ -260,7 +261,8 @@ def _paper_quality(found: Evaluation) -> Table:
 
 def _paper_labels(found: Evaluation) -> Mapping[str, str]:
     """Return the label of the paper's row that each method stands for."""
-    labels = {INPUT.name: paper.BLURRED_INPUT.label, "ebdb": "EBDB"}
+    labels = {INPUT.name: paper.BLURRED_INPUT.label}
+    labels |= {each.name: each.label for each in ESTIMATORS}
     for method, settings in found.study.settings["methods"].items():
         if "levels" in settings:
             dual = settings["views"] == 2

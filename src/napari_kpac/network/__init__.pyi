@@ -6,6 +6,9 @@ from .config import KPACConfig as KPACConfig
 from .cost import Cost as Cost
 from .cost import count_flops as count_flops
 from .cost import count_parameters as count_parameters
+from .dmenet import DMENet as DMENet
+from .dmenet import DMENetConfig as DMENetConfig
+from .dmenet import build_dmenet as build_dmenet
 from .net import Encoded as Encoded
 from .net import KPACNet as KPACNet
 from .net import Modulate as Modulate

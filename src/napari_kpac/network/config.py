@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from napari_kpac.core.errors import ConfigError
 
@@ -53,6 +53,8 @@ class KPACConfig:
         1 for a single image, 2 for a dual-pixel pair.
     """
 
+    KIND: ClassVar[str] = "kpac"
+
     levels: int = 3
     blocks: int = 2
     kernel_size: int = 5
@@ -67,7 +69,7 @@ class KPACConfig:
 
     def __post_init__(self) -> None:
         for name, (allowed, text) in _ALLOWED.items():
-            if not _is_whole(getattr(self, name), allowed):
+            if not is_whole(getattr(self, name), allowed):
                 self._refuse(name, text)
         for name in ("shared_kernels", "scale_attention", "shape_attention"):
             if not isinstance(getattr(self, name), bool):
@@ -78,7 +80,7 @@ class KPACConfig:
         if (
             not isinstance(values, tuple)
             or not 1 <= len(values) <= 32
-            or not all(_is_whole(value, range(1, 129)) for value in values)
+            or not all(is_whole(value, range(1, 129)) for value in values)
             or len(set(values)) != len(values)
         ):
             self._refuse("dilations", "a tuple of 1 to 32 different whole numbers from 1 to 128")
@@ -116,16 +118,7 @@ class KPACConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KPACConfig:
         """Make a configuration from what :meth:`to_dict` returns; an unknown field is an error."""
-        if not isinstance(values, Mapping):
-            raise ConfigError(f"a network configuration must be a table of fields, got {values!r}")
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(map(str, set(values) - known))
-        if unknown:
-            raise ConfigError(
-                f"unknown field(s) in the network configuration: {', '.join(unknown)}; "
-                f"known are {', '.join(sorted(known))}"
-            )
-        plain = dict(values)
+        plain = check_fields(cls, values)
         if isinstance(plain.get("dilations"), list):
             plain["dilations"] = tuple(plain["dilations"])
         return cls(**plain)
@@ -134,6 +127,20 @@ class KPACConfig:
         raise ConfigError(f"KPACConfig.{name} = {getattr(self, name)!r}: must be {allowed}")
 
 
-def _is_whole(value: object, allowed: range) -> bool:
+def check_fields(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a configuration as they were given; an unknown field is an error."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"a network configuration must be a table of fields, got {values!r}")
+    known = {field.name for field in fields(record)}
+    unknown = sorted(map(str, set(values) - known))
+    if unknown:
+        raise ConfigError(
+            f"unknown field(s) in the network configuration: {', '.join(unknown)}; "
+            f"known are {', '.join(sorted(known))}"
+        )
+    return dict(values)
+
+
+def is_whole(value: object, allowed: range) -> bool:
     """Return True if a value is an integer, not a bool, in a range."""
     return isinstance(value, int) and not isinstance(value, bool) and value in allowed

@@ -34,6 +34,7 @@ from napari_kpac.optics.inverse import (
     upsample,
     wiener_inverse,
 )
+from napari_kpac.optics.jnb import sparsity_map
 from napari_kpac.optics.scene import radius_map
 from napari_kpac.optics.synthesis import Defocused, defocus
 
@@ -64,6 +65,7 @@ __all__ = [
     "random_aperture",
     "random_lens",
     "restore_steps",
+    "sparsity_map",
     "two_step",
     "upsample",
     "wiener_inverse",

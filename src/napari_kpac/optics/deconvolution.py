@@ -233,9 +233,7 @@ def restore_steps(
     aperture = find_aperture(options.aperture)
     pixels = to_unit(image)
     if sigma is None:
-        # What is estimated is never a reason to fail: its kernel must fit into the image.
-        fitting = (min(pixels.shape[:2]) - 1) // 2 / GAUSSIAN_REACH
-        blur = np.minimum(defocus_map(pixels).sigma, np.float32(fitting))
+        blur = fitting_blur(defocus_map(pixels).sigma)
     else:
         blur = check_map(sigma, pixels.shape[:2], "defocus map")
         if blur.min() < 0:
@@ -254,6 +252,16 @@ def restore_steps(
         yield Progress(i + 1, len(widths), "deconvolving")
     encoded = to_srgb(np.clip(restored, 0, 1))
     return TwoStep(from_unit(encoded, np.asarray(image).dtype), blur)
+
+
+def fitting_blur(sigma: Floats) -> Floats:
+    """Return an estimated blur, cut off where its kernel would be larger than the image.
+
+    What is estimated is never a reason to fail; a blur that is given may be.
+    """
+    largest = (min(sigma.shape) - 1) // 2 / GAUSSIAN_REACH
+    fitting: Floats = np.minimum(sigma, np.float32(largest))
+    return fitting
 
 
 def _quantised(blur: Floats, most: int) -> tuple[list[float], npt.NDArray[np.int64]]:

@@ -16,7 +16,9 @@ from scipy.sparse.linalg import spsolve
 from skimage.feature import canny
 from skimage.graph import pixel_graph
 
-from napari_kpac.optics.pixels import Doubles, Floats, to_unit
+from napari_kpac.core.progress import Progress, Steps, finish
+from napari_kpac.optics.edge_aware import smooth_along
+from napari_kpac.optics.pixels import Doubles, Floats, luma, to_unit
 
 MAX_SIGMA_PX = 5.0
 """Estimates of the blur are cut off here."""
@@ -30,8 +32,6 @@ EDGE_SMOOTHNESS = 10.0
 """How strongly neighbours along an edge are drawn together."""
 COLOUR_RANGE = 3.75
 """How large a step of the image, in 0..1 summed over the channels, stops the spreading."""
-ITERATIONS = 5
-"""Of that spreading; more leave fewer streaks."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -65,19 +65,27 @@ def defocus_map(image: npt.ArrayLike) -> DefocusMap:
     DefocusMap
         Sigma in pixels, up to 5; all zero for an image without edges.
     """
+    return finish(defocus_map_steps(image))
+
+
+def defocus_map_steps(image: npt.ArrayLike) -> Steps[DefocusMap]:
+    """Estimate as `defocus_map` does, yielding after each scale of the detector."""
     pixels = to_unit(image)
-    luma = (
-        pixels if pixels.ndim == 2 else pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
-    )
-    light = luma**2.4
-    edges, scale = _edges(light)
+    total = len(SCALES_PX) + 2
+    light = luma(pixels) ** 2.4
+    seen = []
+    for done, sigma in enumerate(SCALES_PX, start=1):
+        seen.append(_canny(light, sigma))
+        yield Progress(done, total, "estimating")
+    edges, scale = _edges(np.stack(seen))
     empty = np.zeros(light.shape, dtype=np.float32)
     if not edges.any():
         return DefocusMap(empty, edges, empty)
     first, second = _slopes_at_edges(light, edges, scale)
-    sigma = _ratio_to_sigma(first / np.maximum(second, 1e-12), scale[edges] / 2)
+    measured = _ratio_to_sigma(first / np.maximum(second, 1e-12), scale[edges] / 2)
     at_edges = empty.copy()
-    at_edges[edges] = _smooth_edges(edges, sigma, first / first.max())
+    at_edges[edges] = _smooth_edges(edges, measured, first / first.max())
+    yield Progress(total - 1, total, "estimating")
     spread = smooth_along(
         np.stack([at_edges, edges.astype(np.float32)], axis=2),
         pixels,
@@ -88,9 +96,8 @@ def defocus_map(image: npt.ArrayLike) -> DefocusMap:
     return DefocusMap(np.clip(dense, 0, MAX_SIGMA_PX).astype(np.float32), edges, at_edges)
 
 
-def _edges(light: Floats) -> tuple[Mask, Floats]:
+def _edges(seen: Mask) -> tuple[Mask, Floats]:
     """Find the edges, and for each the largest scale at which it was seen without a gap."""
-    seen = np.stack([_canny(light, sigma) for sigma in SCALES_PX])
     steps = np.cumprod(seen, axis=0).sum(axis=0)
     edges: Mask = steps >= NEEDED_SCALES
     return edges, SCALES_PX[np.maximum(steps - 1, 0)].astype(np.float32)
@@ -138,35 +145,3 @@ def _smooth_edges(edges: Mask, sigma: Doubles, strength: Doubles) -> Doubles:
     system = diags_array(trust + links.sum(axis=1)) - links
     solved: Doubles = spsolve(csc_array(system), trust * sigma)
     return np.clip(solved, 0, MAX_SIGMA_PX)
-
-
-def smooth_along(planes: Floats, guide: Floats, *, space: float, range_: float) -> Floats:
-    """Smooth planes (H, W, N) within the areas that the edges of a guide divide.
-
-    This is the recursive filter of the domain transform (Gastal and Oliveira, 2011): ``space``
-    is its standard deviation in pixels where the guide, (H, W) or (H, W, C), is flat, and
-    ``range_`` that in units of the guide.
-    """
-    steps = []
-    colours = np.atleast_3d(guide).astype(np.float32)
-    for axis in (0, 1):
-        change = np.abs(np.diff(colours, axis=axis)).sum(axis=2)
-        steps.append(1 + space / range_ * change)
-    result = planes.astype(np.float32)
-    for i in reversed(range(ITERATIONS)):
-        sigma = space * np.sqrt(3) * 2**i / np.sqrt(4**ITERATIONS - 1)
-        feedback = float(np.exp(-np.sqrt(2) / sigma))
-        result = _both_ways(result.swapaxes(0, 1), feedback ** steps[1].T).swapaxes(0, 1)
-        result = _both_ways(result, feedback ** steps[0])
-    return result
-
-
-def _both_ways(planes: Floats, weights: Floats) -> Floats:
-    """Filter forth and back along the first axis; weights lie between neighbours."""
-    result = np.array(planes, order="C")
-    weights = np.ascontiguousarray(weights)[:, :, None]
-    for i in range(1, len(result)):
-        result[i] += weights[i - 1] * (result[i - 1] - result[i])
-    for i in range(len(result) - 2, -1, -1):
-        result[i] += weights[i] * (result[i + 1] - result[i])
-    return result

@@ -66,6 +66,14 @@ def to_unit(image: npt.ArrayLike) -> Floats:
     return unit
 
 
+def luma(pixels: Floats) -> Floats:
+    """Return the luma of an RGB image (H, W, 3); a grey one (H, W) is its own."""
+    if pixels.ndim == 2:
+        return pixels
+    grey: Floats = pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
+    return grey
+
+
 def from_unit(values: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return floats in 0..1 as ``dtype``; integers are rounded and fill their range."""
     wanted = np.dtype(dtype)

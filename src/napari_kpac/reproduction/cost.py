@@ -22,6 +22,7 @@ from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.speed import peak_memory_here, run_process
 from napari_kpac.evaluation.tables import Table, decimal
 from napari_kpac.network import (
+    DMENet,
     DPDNet,
     KPACConfig,
     KPACNet,
@@ -34,6 +35,7 @@ from napari_kpac.reproduction.variants import EXPERIMENTS, Variant
 SIZE = (720, 1280)
 SIDE_MULTIPLE_PX = 16
 """Sides that every network takes are multiples of this."""
+DMENET_NOTE = "estimates the defocus map alone; heads of the training included"
 DPDNET_NOTE = "the published DPDNet code has 31.03 M, whatever the paper's table says"
 
 Make = Callable[[], nn.Module]
@@ -79,7 +81,9 @@ NETWORKS = (
     Network("residual baseline", ResidualNet),
     Network("DPDNet (single)", lambda: DPDNet(1)),
     Network("DPDNet (dual)", lambda: DPDNet(2), views=2),
+    Network("DMENet", DMENet),
 )
+_NOTES = {"DPDNet": DPDNET_NOTE, "DMENet": DMENET_NOTE}
 _BY_LABEL = {network.label: network for network in NETWORKS}
 
 
@@ -110,7 +114,11 @@ def parameter_tables() -> dict[str, list[CountRow]]:
             ("number of blocks (2-level)", "num-blocks"),
         )
     }
-    networks["comparison"] = [(row, _BY_LABEL[row.label].make) for row in paper.COMPARISON]
+    networks["comparison"] = [
+        (row, _BY_LABEL[row.label].make)
+        for row in (*paper.TWO_STEP, *paper.COMPARISON)
+        if row.parameters is not None
+    ]
     ours = ({"levels": 2}, {"levels": 3}, {"views": 2})
     networks["authors' files (shape attention of width 12)"] = [
         (row, _kpac(**changes, shape_hidden=12))
@@ -122,7 +130,7 @@ def parameter_tables() -> dict[str, list[CountRow]]:
                 row.label,
                 row.parameters,
                 _parameters(make),
-                note=DPDNET_NOTE if row.label.startswith("DPDNet") else "",
+                note=_NOTES.get(row.label.split()[0], ""),
             )
             for row, make in rows
         ]
@@ -137,12 +145,15 @@ def _variant(variant: Variant) -> Make:
 def flops_tables() -> dict[str, list[CountRow]]:
     """Return the FLOPs at 1280x720 of the networks whose cost the paper states (in billions)."""
     rows = []
-    for row in paper.COMPARISON:
-        if row.flops is not None:
+    dmenet = next(row for row in paper.TWO_STEP if row.label == "DMENet")
+    for row in (*paper.COMPARISON, dmenet):
+        if row.flops is not None or row is dmenet:
             network = _BY_LABEL[row.label]
             cost = count_flops(network.make, network.shape(SIZE))
             published = row.label.startswith("DPDNet")
             note = "counted on the published DPDNet code" if published else ""
+            if row is dmenet:
+                note = "of the defocus map alone, for which the paper prints none"
             rows.append(CountRow(row.label, row.flops, cost.flops, cost.paper_flops, note))
     return {"FLOPs at 1280x720": rows}
 
@@ -207,7 +218,7 @@ class CostRow:
 
 def cost_steps(size: tuple[int, int] = SIZE, repeats: int = 3) -> Steps[list[CostRow]]:
     """Measure every network, one after the other; yields after each."""
-    printed = {row.label: row for row in (*paper.COMPARISON, *paper.ABLATION)}
+    printed = {row.label: row for row in (*paper.QUALITY, *paper.ABLATION)}
     if min(size) < SIDE_MULTIPLE_PX or any(side % SIDE_MULTIPLE_PX for side in size):
         raise ConfigError(
             f"a size of {size[1]}x{size[0]}: both sides must be multiples of {SIDE_MULTIPLE_PX}"
@@ -266,9 +277,9 @@ def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
         ],
         "The paper's columns are the paper's, at 1280x720, its time on the authors' GPU; its way "
         "of counting leaves the transposed convolutions out; DPDNet is counted on its published "
-        "code. CPU seconds are of all threads together, and the ratio is theirs. Peak is the whole "
-        "process, torch included; forward is what a forward pass adds to the loaded network and "
-        "input.",
+        "code; DMENet estimates the defocus map alone, without the deconvolution that follows. CPU "
+        "seconds are of all threads together, and the ratio is theirs. Peak is the whole process, "
+        "torch included; forward is what a forward pass adds to the loaded network and input.",
     )  # fmt: skip
 
 

@@ -10,20 +10,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from napari_kpac.core.allocator import keeping_memory
 from napari_kpac.core.errors import CancelledError, FileError, TrainingError
 from napari_kpac.core.progress import Progress, Steps, relay
 from napari_kpac.engine.device import using_threads
 from napari_kpac.engine.memory import explaining_shortage
-from napari_kpac.network import KPACNet
+from napari_kpac.network import DMENet, KPACNet
 from napari_kpac.training.examples import Data, open_data_steps
-from napari_kpac.training.losses import PerceptualLoss, attention_loss, mean_absolute_error
+from napari_kpac.training.losses import PerceptualLoss
+from napari_kpac.training.objectives import AnyScores, alpha_name, objective_of
 from napari_kpac.training.options import Phase, TrainOptions
 from napari_kpac.training.processes import Processes, join
 from napari_kpac.training.run_folder import BEST, EMA, LAST, Metrics, RunFolder, card_of_run
@@ -38,7 +37,6 @@ from napari_kpac.training.state import (
     set_learning_rate,
     start_network,
 )
-from napari_kpac.training.validation import Scores, attention_shape, figure_names, run, validate
 from napari_kpac.weights import save_network
 
 REPORTED_STEPS = 10
@@ -57,7 +55,7 @@ class TrainProgress(Progress):
     """Seconds until the end, at this pace."""
     alphas: tuple[tuple[float, ...], ...] = ()
     """Mean of every alpha of this step's crops, for each block."""
-    scores: Scores | None = None
+    scores: AnyScores | None = None
     """Of a validation, after the steps that have one."""
 
 
@@ -69,7 +67,7 @@ class Trained:
     model: Path
     """The best model."""
     steps: int
-    scores: Scores | None
+    scores: AnyScores | None
 
 
 def train(
@@ -175,11 +173,10 @@ class Trainer:
         self.net: Network = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimiser = make_optimiser(self.net, options)
         self.average = AveragedWeights(self.net, options.ema_decay)
-        self.perceptual = perceptual and perceptual.to(processes.device)
         self.counters = Counters()
-        self.scores: Scores | None = None
+        self.scores: AnyScores | None = None
         self.phases = options.schedule()
-        self.attention = attention_shape(self.net)
+        self.objective = objective_of(self.net, perceptual and perceptual.to(processes.device))
 
     def go(self, resumed: bool) -> Steps[Trained]:
         """Learn to the end."""
@@ -250,18 +247,14 @@ class Trainer:
         """Learn from one batch; returns the error and the mean of every alpha."""
         options, processes = phase.options, self.processes
         examples = self.data.batch(
-            options, self.counters.step, processes.rank, processes.world, attention=self.attention
+            options,
+            self.counters.step,
+            processes.rank,
+            processes.world,
+            attention=self.objective.attention,
         ).to(processes.device)
         optimiser.zero_grad(set_to_none=True)
-        alphas: list[Tensor] = []
-        with processes.computing():
-            output = run(learner, examples, alphas)
-        output = output.float()
-        loss = error = mean_absolute_error(output, examples.target())
-        if options.attention_loss and all(self.attention):
-            loss = loss + options.attention_loss * attention_loss(alphas, examples.radius)
-        if self.perceptual is not None and options.perceptual:
-            loss = loss + options.perceptual * self.perceptual(output, examples.sharp)
+        error, loss, alphas = self.objective.learn(learner, examples, options, processes)
         processes.backward(loss)
         if options.gradient_clip:
             torch.nn.utils.clip_grad_norm_(self.net.parameters(), options.gradient_clip)
@@ -272,17 +265,29 @@ class Trainer:
                 " start a new run from it, with a lower learning rate"
             )
         optimiser.step()
+        self._share_buffers()
         means = (alpha.detach().float().mean(dim=(0, 2, 3)) for alpha in alphas)
         return value, tuple(tuple(processes.mean(mean).tolist()) for mean in means)
+
+    def _share_buffers(self) -> None:
+        """Average what the norms of each process have seen, so that all have the same network."""
+        buffers = list(self.net.buffers())
+        if buffers and self.processes.world > 1:
+            shared = self.processes.mean(torch.cat([buffer.reshape(-1) for buffer in buffers]))
+            parts = shared.split([buffer.numel() for buffer in buffers])
+            for buffer, part in zip(buffers, parts, strict=True):
+                buffer.copy_(part.view(buffer.shape))
 
     def _due(self, every: int) -> bool:
         return self.counters.step % every == 0 or self.counters.step == self.options.total
 
-    def _validated(self) -> Scores:
+    def _validated(self) -> AnyScores:
         """Validate the averaged weights, and keep them if they are the best so far."""
         counters = self.counters
         with self._averaged() as net:
-            scores = validate(net, self.data, self.phases[-1].options, self.processes)
+            scores = self.objective.validate(
+                net, self.data, self.phases[-1].options, self.processes
+            )
             if scores.mae < counters.best:
                 counters.best, counters.best_step = scores.mae, counters.step
                 if self.leading:
@@ -299,8 +304,8 @@ class Trainer:
             with self._averaged():
                 self._write(EMA, self.scores)
 
-    def _write(self, name: str, scores: Scores | None) -> None:
-        if isinstance(self.net, KPACNet):
+    def _write(self, name: str, scores: AnyScores | None) -> None:
+        if isinstance(self.net, KPACNet | DMENet):
             card = card_of_run(self.options, self.counters, self.data.about, scores)
             save_network(self.net, self.folder.path / name, card)
 
@@ -315,12 +320,7 @@ class Trainer:
             self.net.load_state_dict(kept)
 
     def _columns(self) -> list[str]:
-        alphas = []
-        if isinstance(self.net, KPACNet):
-            counts = range(len(self.net.blocks)), range(len(self.net.config.dilations))
-            alphas = [_alpha(block, index) for block, index in product(*counts)]
-        figures = figure_names(self.attention[1])
-        return ["step", "loss", "rate", "pixels per second", *alphas, *figures]
+        return ["step", "loss", "rate", "pixels per second", *self.objective.columns()]
 
 
 def _row(progress: TrainProgress) -> dict[str, float]:
@@ -332,12 +332,8 @@ def _row(progress: TrainProgress) -> dict[str, float]:
         "pixels per second": progress.throughput,
     }
     for block, means in enumerate(progress.alphas if scores is None else scores.alphas):
-        row |= {_alpha(block, index): mean for index, mean in enumerate(means)}
+        row |= {alpha_name(block, index): mean for index, mean in enumerate(means)}
     return row if scores is None else row | scores.figures()
-
-
-def _alpha(block: int, index: int) -> str:
-    return f"block {block + 1} alpha {index + 1}"
 
 
 def learning_rate_at(step: int, options: TrainOptions) -> float:

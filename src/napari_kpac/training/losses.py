@@ -109,7 +109,7 @@ class PerceptualLoss(nn.Module):
         super().__init__()
         with torch.device("meta"):  # without memory, until the weights are there
             self.features = vgg_features()
-        weights = _read_vgg(file, self.features.state_dict())
+        weights = read_vgg(file, self.features.state_dict())
         self.features.load_state_dict(weights, assign=True)
         self.features.float().requires_grad_(False)
         self.register_buffer("mean", torch.tensor(VGG_MEAN).view(1, 3, 1, 1))
@@ -138,14 +138,17 @@ def vgg_features() -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def _read_vgg(file: str, expected: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Read the weights of the features, after checking that the file is what it should be."""
+def read_vgg(file: str, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Read the weights of VGG-19's features, after checking that the file is what it should be.
+
+    ``expected`` has tensors of the wanted shapes, by torchvision's numbers: ``0.weight`` and so on.
+    """
     path = Path(file) if file else Path(torch.hub.get_dir()) / "checkpoints" / VGG_FILE
     if not path.is_file():
         raise WeightsError(
-            f"the perceptual loss needs VGG-19 weights, and there is no file {path}; put"
-            f" torchvision's {VGG_FILE} there or name a file with the option vgg, or train without"
-            " a second phase (fine_steps=0)"
+            f"this training needs VGG-19 weights, and there is no file {path}; put torchvision's"
+            f" {VGG_FILE} there or name a file with the option vgg, or train without: KPAC without"
+            " a second phase (fine_steps=0), DMENet from scratch"
         )
     try:
         if path.suffix == ".safetensors":

@@ -26,7 +26,7 @@ from napari_kpac.core.options import (
 from napari_kpac.datasets.options import Augmentation, DefocusOptions, ReadOptions
 
 TrainKind = Literal["synthetic", "dpdd", "pairs"]
-Network = Literal["kpac", "residual"]
+Network = Literal["kpac", "residual", "dmenet"]
 TrainPrecision = Literal["float32", "bfloat16", "float16"]
 PRESETS = ("default", "paper", "finetune", "smoke")
 MAX_STEPS = 10**9
@@ -58,9 +58,11 @@ class NetworkOptions:
 
     start: str = option("", "model to start from; by default from scratch")
     network: Network = option(
-        "kpac", "kpac, or residual: the paper's baseline of 2 levels, only to compare with",
+        "kpac", "kpac; residual: the paper's baseline of 2 levels, only to compare with; or dmenet,"
+        " which estimates the radius of the blur",
         choices=get_args(Network),
     )  # fmt: skip
+    width: int = number(64, "dmenet: channels of the first level, even; published: 64", 2, 512)
     levels: int = option(3, "levels of the network, 2 or 3", int, choices=(2, 3))
     blocks: int = number(2, "KPAC blocks", 1, 16)
     channels: int = number(48, "channels of the first level; the paper has 48", 1, 1024)
@@ -90,7 +92,10 @@ class OptimiserOptions:
         5e-5, "learning rate of the second phase", 1e-9, 1, aliases=("fine_rate",)
     )
     perceptual: float = number(7e-4, "weight of the perceptual loss in the second phase", 0, 1e3)
-    vgg: str = option("", "file with VGG-19 weights; by default from torch's hub cache")
+    vgg: str = option(
+        "", "file with VGG-19 weights, for the perceptual loss (by default from torch's hub cache)"
+        " or for dmenet's encoder (by default from scratch)",
+    )  # fmt: skip
     attention_learning_rate: float = number(
         0.2, "learning rate of the attention modules, as a share", 0, 100,
         aliases=("attention_rate",),
@@ -192,6 +197,8 @@ class TrainOptions(RunOptions, CropOptions, OptimiserOptions, NetworkOptions, Da
                 "network='residual': the baseline has 2 levels, takes one image and starts from"
                 " scratch; set levels=2, dual=False and no start"
             )
+        if self.network == "dmenet":
+            self._check_dmenet()
         check_name(self.name)
         if not all(is_number(radius) and radius > 0 for radius in self.radii):
             raise ConfigError(f"radii={self.radii}: must be numbers of pixels above 0")
@@ -203,6 +210,25 @@ class TrainOptions(RunOptions, CropOptions, OptimiserOptions, NetworkOptions, Da
                 f" kind {self.kind} name them as root"
             )
         self._check_phases()
+
+    def _check_dmenet(self) -> None:
+        if self.crop_size % 16 or self.crop_size < 32:
+            raise ConfigError(
+                f"crop_size={self.crop_size}: network 'dmenet' needs multiples of 16, from 32 on"
+            )
+        if self.width % 2:
+            raise ConfigError(f"width={self.width}: must be even")
+        if self.dual or self.fine_steps or self.pairs_root:
+            raise ConfigError(
+                "network='dmenet' learns the known radius of single images; set dual=False,"
+                " fine_steps=0 and no pairs_root"
+            )
+        if self.vgg and self.width != 64:
+            raise ConfigError(f"width={self.width}: VGG-19's weights fit a width of 64 alone")
+        if self.vgg and self.start:
+            raise ConfigError(
+                "give a model to start from (start) or VGG-19's weights (vgg), not both"
+            )
 
     def _check_shares(self) -> None:
         shares = {name: getattr(self, name) for name in SHARES}

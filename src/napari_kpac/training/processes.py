@@ -284,6 +284,8 @@ def fastest_count(options: TrainOptions) -> Steps[int]:
 
     Both ways are tried for a few steps with random images, once for networks and crops alike.
     """
+    if options.network == "dmenet":  # its norms see the whole batch
+        return 1
     cores = psutil.cpu_count(logical=False) or 1
     count = max(n for n in range(1, cores + 1) if options.batch_size % n == 0)
     if count == 1 or options.total < MIN_MEASURED_STEPS or options.threads:

@@ -16,9 +16,9 @@ from typing import Any
 from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.files import append, read_text, replacing, write_record
 from napari_kpac.images import write_image
+from napari_kpac.training.objectives import AnyScores
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.state import Counters
-from napari_kpac.training.validation import Scores
 from napari_kpac.weights import ModelCard, ModelEntry, install, models
 
 OPTIONS, METRICS, STATE = "options.json", "metrics.csv", "state.safetensors"
@@ -83,7 +83,7 @@ class RunFolder:
                 found.append({name: float(value) for name, value in row.items() if value})
         return found
 
-    def preview(self, step: int, scores: Scores) -> None:
+    def preview(self, step: int, scores: AnyScores) -> None:
         """Write the preview of a validation."""
         write_image(self.path / "previews" / f"{step:07d}.png", scores.preview)
 
@@ -140,7 +140,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def card_of_run(
-    options: TrainOptions, counters: Counters, data: str, scores: Scores | None
+    options: TrainOptions, counters: Counters, data: str, scores: AnyScores | None
 ) -> ModelCard:
     """Fill in a card with what the run knows."""
     kind = "dual-pixel, " if options.dual else ""
@@ -148,6 +148,14 @@ def card_of_run(
     figures = {"steps": float(counters.step), "hours": round(hours, 2)}
     if scores is not None:
         figures |= {f"validation {k}": round(v, 5) for k, v in scores.figures().items()}
+    what = f"KPAC, {kind}{options.levels} levels, {options.blocks} blocks"
+    how = (
+        f"attention modules x {options.attention_learning_rate:g}, attention loss"
+        f" {options.attention_loss:g}, steering {options.steering:g}; "
+    )
+    if options.network == "dmenet":
+        what = f"DMENet, width {options.width}: estimates the radius of the blur"
+        how = f"encoder from {Path(options.vgg).name}; " if options.vgg else ""
     start = f"started from {options.start}" if options.start else "from scratch"
     phases = ""
     if options.phases:
@@ -156,15 +164,13 @@ def card_of_run(
     return ModelCard(
         name=options.name,
         version="1",
-        summary=f"KPAC, {kind}{options.levels} levels, {options.blocks} blocks",
+        summary=what,
         licence="that of whoever trained it; mind the licences of the data",
         status="in training" if counters.step < options.total else "trained",
         training_data=data,
         training=(
             f"{counters.step} steps of {options.batch_size} crops of {size}x{size}, {start};"
-            f" rate {options.learning_rate:g}, attention modules x"
-            f" {options.attention_learning_rate:g}, attention loss {options.attention_loss:g},"
-            f" steering {options.steering:g}; seed {options.seed};{phases} {hours:.1f} hours"
+            f" rate {options.learning_rate:g}, {how}seed {options.seed};{phases} {hours:.1f} hours"
         ),
         limits=(
             "trained on synthetic defocus; blur in real photographs may differ"

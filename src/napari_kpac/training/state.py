@@ -19,13 +19,22 @@ from torch import Tensor, nn
 
 from napari_kpac.core.errors import ConfigError, FileError
 from napari_kpac.core.options import select_options
-from napari_kpac.network import KPACConfig, KPACNet, ResidualNet, build
+from napari_kpac.network import (
+    DMENet,
+    DMENetConfig,
+    KPACConfig,
+    KPACNet,
+    ResidualNet,
+    build,
+    build_dmenet,
+)
 from napari_kpac.network.layers import initialise
+from napari_kpac.training.defocus import start_from_vgg
 from napari_kpac.training.options import TrainOptions
-from napari_kpac.weights import load
+from napari_kpac.weights import load, load_dmenet
 from napari_kpac.weights.store import write_tensors
 
-Network = KPACNet | ResidualNet
+Network = KPACNet | ResidualNet | DMENet
 FIRST_LAYER = "encoder.levels.0.enter.weight"
 _DECODER = re.compile(r"decoder\.levels\.(\d+)\.(.*)")
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -39,6 +48,8 @@ def start_network(options: TrainOptions) -> Network:
         baseline = ResidualNet(options.channels)
         initialise(baseline, torch.Generator().manual_seed(options.seed))
         return baseline
+    if options.network == "dmenet":
+        return _start_dmenet(options)
     config = select_options(KPACConfig, options, views=2 if options.dual else 1)
     if not options.start:
         return build(config, seed=options.seed)
@@ -53,6 +64,23 @@ def start_network(options: TrainOptions) -> Network:
             f" it has {given.config.channels} channels, not {options.channels}"
         )
     return net.requires_grad_()
+
+
+def _start_dmenet(options: TrainOptions) -> DMENet:
+    """Make a DMENet: from scratch, with VGG-19's weights, or with those of another DMENet."""
+    net = build_dmenet(select_options(DMENetConfig, options), seed=options.seed)
+    if options.vgg:
+        start_from_vgg(net, options.vgg)
+    if options.start:
+        given = load_dmenet(options.start)
+        if given.config.width != net.config.width:
+            raise ConfigError(
+                f"{options.start} has a width of {given.config.width}, not {options.width}; set"
+                " width to the same"
+            )
+        # A file may come without the heads of the training.
+        net.load_state_dict(given.state_dict(), strict=False)
+    return net
 
 
 @torch.no_grad()
@@ -202,6 +230,9 @@ def _tensors(
         yield f"ema.{name}", average.weights[name]
         for moment in MOMENTS:
             yield f"{moment}.{name}", optimiser.state[parameter][moment]
+    for name, buffer in net.named_buffers():
+        yield f"net.{name}", buffer
+        yield f"ema.{name}", average.weights[name]
 
 
 def _counters(metadata: dict[str, Any]) -> Counters:

@@ -72,6 +72,15 @@ class Scores:
         """Return all figures by name; all but the errors are in dB."""
         return {name: value for name, value in self._all_figures().items() if np.isfinite(value)}
 
+    def summary(self) -> str:
+        """Return the error, the gains and the alphas in a line."""
+        gains = "  ".join(f"{name} {gain:+.2f}" for name, gain in self.gains.items())
+        alphas = " | ".join(" ".join(f"{mean:.2f}" for mean in block) for block in self.alphas)
+        return (
+            f"error {self.mae:.5f} (input {self.input_mae:.5f}); gain in dB: {gains}; alphas:"
+            f" {alphas}"
+        )
+
     def _all_figures(self) -> dict[str, float]:
         found = {"mae": self.mae, "input mae": self.input_mae, "sharp kept": self.sharp_kept}
         found |= {f"gain {place}": value for place, value in self.gains.items()}

@@ -1,10 +1,14 @@
 from .catalogue import DEFAULT as DEFAULT
 from .catalogue import ModelEntry as ModelEntry
 from .catalogue import find as find
+from .catalogue import find_dmenet as find_dmenet
 from .catalogue import import_weights as import_weights
 from .catalogue import install as install
 from .catalogue import is_file_name as is_file_name
+from .catalogue import kind_of as kind_of
 from .catalogue import load as load
+from .catalogue import load_dmenet as load_dmenet
+from .catalogue import load_network as load_network
 from .catalogue import models as models
 from .catalogue import remove as remove
 from .catalogue import user_folder as user_folder

@@ -1,21 +1,16 @@
 """The authors' ``.npz`` weight files: their layout, read safely, as our networks.
 
-Not for: our own format (store.py). The authors' files are AGPL-3.0 and not part of this
-package; users bring their own.
+Not for: our own format (store.py), or DMENet's layout (authors_dmenet.py). KPAC's
+authors' files are AGPL-3.0 and not part of this package; users bring their own.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,28 +18,12 @@ from torch import Tensor
 
 from napari_kpac.core.errors import ConfigError, WeightsError
 from napari_kpac.network import KPACConfig, KPACNet
-from napari_kpac.weights.unpickle import FloatArray, read_array_list
+from napari_kpac.weights.archive import read_archive
+from napari_kpac.weights.authors_dmenet import dmenet_of, is_dmenet
+from napari_kpac.weights.store import Network
+from napari_kpac.weights.unpickle import FloatArray
 
-MAX_BYTES = 512 * 2**20
 ROOT = "deblur_net/"
-MAX_MEMBERS = 1000
-
-_DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    ValueError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    KeyError,
-    struct.error,
-    tokenize.TokenError,
-)
-"""The ways in which zipfile and NumPy's header reader report damage."""
-
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class _Slot(NamedTuple):
@@ -107,11 +86,16 @@ def slots(config: KPACConfig) -> list[_Slot]:
     return [slot._replace(theirs=ROOT + slot.theirs) for slot in found]
 
 
-def read_authors(path: str | os.PathLike[str]) -> KPACNet:
-    """Load a network from an authors' file: arrays in order, or one array per name."""
+def read_authors(path: str | os.PathLike[str]) -> Network:
+    """Load a network from a file of KPAC's or DMENet's authors.
+
+    Arrays are read in order, or one array per name.
+    """
     path = Path(path)
     try:
-        content = _read_archive(path)
+        content = read_archive(path)
+        if is_dmenet(content):
+            return dmenet_of(content)
         layout = _layout(len(content))
         names = [slot.theirs for slot in slots(layout)]
         if isinstance(content, list):
@@ -186,61 +170,3 @@ def _by_name(arrays: Mapping[str, FloatArray], name: str) -> FloatArray:
         if key == name or key.endswith("/" + name):
             return array
     raise WeightsError(f"no array is called {name}. Is this a KPAC file?")
-
-
-def _read_archive(path: Path) -> list[FloatArray] | dict[str, FloatArray]:
-    if not path.is_file():
-        raise WeightsError("there is no such weight file")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()
-            if sum(info.file_size for info in infos) > MAX_BYTES:
-                raise WeightsError(f"larger than {MAX_BYTES >> 20} MB unpacked; refused")
-            if len(infos) > MAX_MEMBERS:
-                raise WeightsError(f"an archive of {len(infos)} arrays; refused")
-            if any(info.compress_type not in _COMPRESSIONS for info in infos):
-                raise WeightsError("compressed in a way that NumPy does not use; refused")
-            if [info.filename for info in infos] == ["params.npy"]:
-                return _read_npy_list(_member(archive, infos[0]))
-            return {
-                info.filename.removesuffix(".npy"): _read_npy(_member(archive, info))
-                for info in infos
-            }
-    except _DAMAGED as error:
-        raise WeightsError(f"not a readable .npz archive ({error})") from error
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> io.BytesIO:
-    with archive.open(info) as file:
-        data = file.read(info.file_size + 1)
-    if len(data) != info.file_size:
-        raise WeightsError(f"{info.filename} is not as long as the archive says")
-    return io.BytesIO(data)
-
-
-def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    reader = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if reader is None:
-        raise WeightsError(f"unknown version {version} of the .npy format")
-    return reader(file)
-
-
-def _read_npy_list(file: io.BytesIO) -> list[FloatArray]:
-    shape, _, dtype = _header(file)
-    if dtype != np.dtype("O") or len(shape) != 1:
-        raise WeightsError(f"'params' is a {dtype} array of shape {shape}, not a list of arrays")
-    return read_array_list(file.read())
-
-
-def _read_npy(file: io.BytesIO) -> FloatArray:
-    shape, fortran, dtype = _header(file)
-    if dtype.kind != "f":
-        raise WeightsError(f"an array of type {dtype}; floating point is needed")
-    data = file.read()
-    if len(data) != dtype.itemsize * int(np.prod(shape, dtype=object)):
-        raise WeightsError("an array does not have the bytes that its shape needs")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")

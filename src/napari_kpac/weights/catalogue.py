@@ -18,11 +18,14 @@ from napari_kpac.core.errors import ModelNotFoundError, WeightsError
 from napari_kpac.core.files import replacing
 from napari_kpac.core.options import check_name
 from napari_kpac.core.progress import catalogue
-from napari_kpac.network import KPACConfig, KPACNet
+from napari_kpac.network import DMENet, DMENetConfig, KPACNet
 from napari_kpac.weights.authors import read_authors
 from napari_kpac.weights.store import (
+    IMPORTED,
     SUFFIX,
+    Config,
     ModelCard,
+    Network,
     describe,
     read_network,
     save_network,
@@ -41,7 +44,7 @@ class ModelEntry:
     """A model in the catalogue."""
 
     card: ModelCard
-    config: KPACConfig
+    config: Config
     path: Path
     origin: Literal["bundled", "installed"]
 
@@ -49,6 +52,11 @@ class ModelEntry:
     def name(self) -> str:
         """The name that :func:`load` takes."""
         return self.card.name
+
+    @property
+    def kind(self) -> str:
+        """``kpac`` for a network that deblurs, ``dmenet`` for one that estimates defocus."""
+        return self.config.KIND
 
     @property
     def is_default(self) -> bool:
@@ -62,8 +70,14 @@ def user_folder() -> Path:
     return Path(override) if override else user_data_path("napari-kpac", False) / "models"
 
 
-def models() -> list[ModelEntry]:
-    """List all bundled and installed models; a file that cannot be read is passed over."""
+def models(kind: str | None = None) -> list[ModelEntry]:
+    """List all bundled and installed models; a file that cannot be read is passed over.
+
+    Parameters
+    ----------
+    kind
+        ``kpac`` or ``dmenet``: only networks of that kind; None: all.
+    """
     found: dict[str, ModelEntry] = {}
     origins: tuple[tuple[Path, Literal["bundled", "installed"]], ...] = (
         (BUNDLED, "bundled"),
@@ -78,7 +92,7 @@ def models() -> list[ModelEntry]:
             except WeightsError:
                 continue
             found.setdefault(card.name, ModelEntry(card, config, path, origin))
-    return list(found.values())
+    return [entry for entry in found.values() if kind in (None, entry.kind)]
 
 
 def find(name: str) -> ModelEntry:
@@ -108,7 +122,72 @@ def load(model: str | os.PathLike[str] = "default") -> KPACNet:
     -------
     KPACNet
         In evaluation mode, with ``card`` set.
+
+    Raises
+    ------
+    WeightsError
+        If the file cannot be read, or holds a DMENet (see :func:`load_dmenet`).
     """
+    net = load_network(model)
+    if not isinstance(net, KPACNet):
+        raise WeightsError(
+            f"{os.fspath(model)} is a DMENet model: it estimates defocus and has no image to give. "
+            "Choose a KPAC model here, or use this one with source or method 'dmenet'"
+        )
+    return net
+
+
+def load_dmenet(model: str | os.PathLike[str] = "default") -> DMENet:
+    """Load a DMENet, ready for inference on the CPU.
+
+    Parameters
+    ----------
+    model
+        As for :func:`load`. None comes with the package: ``default`` is the one that is
+        installed, where there is exactly one.
+
+    Raises
+    ------
+    WeightsError
+        If the file cannot be read, or holds another network.
+    """
+    net = load_network(model if os.fspath(model) not in ALIASES else find_dmenet().path)
+    if not isinstance(net, DMENet):
+        raise WeightsError(
+            f"{os.fspath(model)} is a KPAC model: it deblurs. 'dmenet' needs a DMENet model; "
+            + _dmenet_advice()
+        )
+    return net
+
+
+def find_dmenet() -> ModelEntry:
+    """Return the only DMENet that is installed; raise where there is none, or a choice."""
+    known = models(DMENetConfig.KIND)
+    if len(known) != 1:
+        raise ModelNotFoundError(f"'dmenet' needs a DMENet model; {_dmenet_advice()}")
+    return known[0]
+
+
+def _dmenet_advice() -> str:
+    names = ", ".join(entry.name for entry in models(DMENetConfig.KIND))
+    if names:
+        return f"name it: {names}"
+    return (
+        "none is installed and none comes with napari-kpac. 'napari-kpac models install FILE.npz' "
+        "takes the file of DMENet's authors, 'napari-kpac train --network dmenet' trains one"
+    )
+
+
+def kind_of(model: str | os.PathLike[str]) -> str:
+    """Return the kind of a network by its name or file: ``kpac`` or ``dmenet``."""
+    text = os.fspath(model)
+    if Path(text).suffix == ".npz":
+        return load_network(text).config.KIND
+    return describe(text).config.KIND if is_file_name(text) else find(text).kind
+
+
+def load_network(model: str | os.PathLike[str] = "default") -> Network:
+    """Load a network of either kind; otherwise as :func:`load`."""
     text = os.fspath(model)
     path = Path(text)
     if path.suffix == ".npz":
@@ -146,7 +225,7 @@ def check_bundled(name: str) -> None:
 def import_weights(
     source: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None
 ) -> ModelCard:
-    """Convert an authors' ``.npz`` file into our format."""
+    """Convert an authors' ``.npz`` file, of KPAC or of DMENet, into our format."""
     target = Path(target)
     if target.suffix != SUFFIX:
         raise WeightsError(f"{target}: the name of a model file must end in {SUFFIX}")
@@ -159,7 +238,7 @@ def install(
 ) -> ModelEntry:
     """Check a model file and copy it into the user's folder; ``.npz`` files are converted."""
     source = Path(source)
-    net = load(source) if source.suffix == ".npz" else read_network(source)
+    net = load_network(source) if source.suffix == ".npz" else read_network(source)
     card = net.card if name is None else replace(net.card, name=check_name(name))
     if card.name in ALIASES or (BUNDLED / f"{card.name}{SUFFIX}").exists():
         raise WeightsError(f"{card.name!r} is the name of a bundled model; choose another name")
@@ -188,13 +267,16 @@ def remove(name: str) -> Path:
     return entry.path
 
 
-def _imported(path: Path, name: str) -> KPACNet:
+def _imported(path: Path, name: str) -> Network:
     net = read_authors(path)
+    licence = "the authors' own files are AGPL-3.0"
+    if isinstance(net, DMENet):
+        licence = "see the authors' terms"
     net.card = ModelCard(
         name=check_name(name),
         summary=f"Imported from {path.name}",
-        licence="unknown; the authors' own files are AGPL-3.0",
-        status="imported",
+        licence=f"unknown; {licence}",
+        status=IMPORTED,
         training_data="see the source of the file",
         sha256=tensors_sha256(net.state_dict()),
     )

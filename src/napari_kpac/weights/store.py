@@ -21,11 +21,22 @@ from torch import Tensor
 from napari_kpac.core.errors import ConfigError, FileError, WeightsError
 from napari_kpac.core.files import replacing
 from napari_kpac.core.options import check_name, is_number
-from napari_kpac.network import KPACConfig, KPACNet
+from napari_kpac.network import DMENet, DMENetConfig, KPACConfig, KPACNet
 
+Network = KPACNet | DMENet
+Config = KPACConfig | DMENetConfig
+
+CONFIGS: dict[str, type[Config]] = {config.KIND: config for config in (KPACConfig, DMENetConfig)}
+"""Configurations by the kind of network, as a file names it; files that name none hold KPAC."""
 FORMAT = "napari-kpac"
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
+UPSAMPLING = "blur map upsampling"
+"""Setting of a card: by how much to enlarge images for a blur map."""
+IMPORTED = "imported"
+"""Status of the authors' own weights."""
+_TABLES = ("figures", "sliders", "settings")
+"""Fields of a card that are tables of numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,8 @@ class ModelCard:
     """Measured figures by name, for example ``psnr_gain_radius_3``."""
     sliders: Mapping[str, float] = field(default_factory=dict)
     """What the sliders were measured to do, by the names of ``evaluation.sliders``."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """What is best for this model where an option says ``auto``: `UPSAMPLING`."""
     sha256: str = ""
     """Of the tensors (see :func:`tensors_sha256`)."""
 
@@ -53,7 +66,7 @@ class ModelCard:
         check_name(self.name)
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name in ("figures", "sliders"):
+            if item.name in _TABLES:
                 fits = isinstance(value, Mapping) and all(
                     isinstance(key, str) and _is_text(key) and is_number(number)
                     for key, number in value.items()
@@ -65,7 +78,7 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {**asdict(self), "figures": dict(self.figures), "sliders": dict(self.sliders)}
+        return {**asdict(self), **{name: dict(getattr(self, name)) for name in _TABLES}}
 
     @classmethod
     def from_dict(cls, values: Any) -> ModelCard:
@@ -79,12 +92,12 @@ class ModelCard:
 class Description(NamedTuple):
     """What a weight file says of itself, read without its tensors."""
 
-    config: KPACConfig
+    config: Config
     card: ModelCard
 
 
 def save_network(
-    net: KPACNet,
+    net: Network,
     path: str | os.PathLike[str],
     card: ModelCard,
     *,
@@ -103,6 +116,7 @@ def save_network(
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
+        "network": net.config.KIND,
         "config": json.dumps(net.config.to_dict()),
         "card": json.dumps(card.to_dict()),
     }
@@ -126,13 +140,15 @@ def describe(path: str | os.PathLike[str]) -> Description:
         return _description(file, Path(path))
 
 
-def read_network(path: str | os.PathLike[str], *, verify: bool = True) -> KPACNet:
-    """Load a network; unless ``verify`` is off, the tensors must match the card's sha256."""
+def read_network(path: str | os.PathLike[str], *, verify: bool = True) -> Network:
+    """Load a network of either kind.
+
+    Unless ``verify`` is off, the tensors must match the card's sha256.
+    """
     path = Path(path)
     with _opened(path) as file:
         config, card = _description(file, path)
-        with torch.device("meta"):
-            net = KPACNet(config)
+        net = empty_network(config)
         _check_layout(file, net.state_dict(), path)
         try:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -148,6 +164,12 @@ def read_network(path: str | os.PathLike[str], *, verify: bool = True) -> KPACNe
     net.requires_grad_(False).eval()
     net.card = card
     return net
+
+
+def empty_network(config: Config) -> Network:
+    """Make the network of a configuration without memory for its weights."""
+    with torch.device("meta"):
+        return DMENet(config) if isinstance(config, DMENetConfig) else KPACNet(config)
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
@@ -183,8 +205,14 @@ def _description(file: Any, path: Path) -> Description:
             f"{path}: format version {version[:20]!r}, this release reads {FORMAT_VERSION}; "
             "install a newer napari-kpac"
         )
+    kind = metadata.get("network", KPACConfig.KIND)
+    if kind not in CONFIGS:
+        raise WeightsError(
+            f"{path}: holds a network of kind {kind[:20]!r}, this release knows "
+            f"{', '.join(CONFIGS)}; install a newer napari-kpac"
+        )
     try:
-        config = KPACConfig.from_dict(json.loads(metadata.get("config", "null")))
+        config = CONFIGS[kind].from_dict(json.loads(metadata.get("config", "null")))
         card = ModelCard.from_dict(json.loads(metadata.get("card", "null")))
     except (ConfigError, WeightsError, ValueError, RecursionError) as error:
         raise WeightsError(f"{path}: {error}") from error

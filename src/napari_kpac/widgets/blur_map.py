@@ -13,10 +13,11 @@ from magicgui.widgets import FloatSpinBox
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QSlider
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QSlider
 from superqt.utils import qthrottled, signals_blocked
 
 from napari_kpac.core.errors import NotReadyError
+from napari_kpac.core.estimators import ESTIMATORS, find_estimator
 from napari_kpac.core.options import DetectionOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.blur_result import (
@@ -29,7 +30,13 @@ from napari_kpac.widgets.blur_result import (
     save,
     save_regions,
 )
-from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, LayerBox, ModelBox
+from napari_kpac.widgets.choices import (
+    ChoiceFiller,
+    ImageBox,
+    LayerBox,
+    ModelBox,
+    estimator_text,
+)
 from napari_kpac.widgets.dialogs import ask_save_name
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button, choice_box, group
@@ -45,8 +52,13 @@ SOURCES = (
     ("α₅ of block 1", "alpha5"),
     ("mean of all α", "mixture"),
     ("local variance (no network)", "variance"),
-    ("edges, EBDB (no network)", "ebdb"),
+    *((estimator_text(each), each.name) for each in ESTIMATORS),
 )
+GOOD_FOR = {
+    "alpha": "the network's attention: fine and coarse blur alike, as it was trained",
+    "variance": "contrast of the neighbourhood: fast; flat areas read as blurred",
+    **{each.name: each.good_for for each in ESTIMATORS},
+}
 RULES = (
     ("0.3 max + 0.7 min", "midrange"),
     ("1.5 × mean", "mean"),
@@ -81,9 +93,12 @@ class BlurMapWidget(DockedWidget):
         self._message = self._panel.message
         self._image = self.kept(ImageBox(napari_viewer))
         self._model = ModelBox(single=True)
-        self._kind = choice_box("measure by", SOURCES, "What tells blur.")
+        lines = "\n".join(f"{name}: {text}" for name, text in GOOD_FOR.items())
+        self._kind = choice_box("measure by", SOURCES, f"What tells blur.\n{lines}")
         self._enlarge = choice_box(
-            "enlarge first", ENLARGE, "The network sees small blur better in an enlarged image."
+            "enlarge first",
+            ENLARGE,
+            "Automatic is what was measured to be best for the model; its card says what that is.",
         )
         self._smoothing = FloatSpinBox(
             label="smoothing", value=0, min=0, max=50, step=0.5, tooltip="Sigma in pixels."
@@ -124,8 +139,10 @@ class BlurMapWidget(DockedWidget):
         row = QHBoxLayout()
         for each in (self._regions, self._save_regions, self._save):
             row.addWidget(each)
+        self._about = QLabel(GOOD_FOR["alpha"].capitalize() + ".")
+        self._about.setWordWrap(True)
         self.fill_scrolling(
-            form, self._panel, self._plot, self._slider, self._mask_check, scores, row
+            form, self._about, self._panel, self._plot, self._slider, self._mask_check, scores, row
         )
         self._enable_buttons()
 
@@ -173,7 +190,13 @@ class BlurMapWidget(DockedWidget):
         self._decide()
 
     def _follow_kind(self) -> None:
-        self._model.visible = self._enlarge.visible = self._kind.value not in ("variance", "ebdb")
+        kind = find_estimator(self._kind.value)
+        attention = kind is None and self._kind.value != "variance"
+        self._enlarge.visible = attention
+        own_model = kind is not None and kind.needs_model
+        self._model.visible = attention or own_model
+        self._model.show_kind(self._kind.value if own_model else "kpac")
+        self._about.setText(GOOD_FOR["alpha" if attention else self._kind.value].capitalize() + ".")
         self._decide()
 
     def _decide(self) -> None:
@@ -209,9 +232,12 @@ class BlurMapWidget(DockedWidget):
             with signals_blocked(self._slider):
                 self._slider.setValue(round(found.threshold * SLIDER_STEPS))
         self._plot.show_histogram(found.histogram.counts, found.threshold)
-        self._message.setText(
-            f"Threshold {found.threshold:.3f}; {result.share:.1%} of the image is blurred."
-        )
+        if result.note:
+            self._message.setText(f"⚠ {result.note[0].upper()}{result.note[1:]}.")
+        else:
+            self._message.setText(
+                f"Threshold {found.threshold:.3f}; {result.share:.1%} of the image is blurred."
+            )
         self._results.put(
             self._key("map", source),
             found.values,

@@ -32,6 +32,8 @@ class BlurResult:
     mask: npt.NDArray[np.uint8]
     share: float
     """Of the image that is blurred."""
+    note: str = ""
+    """What keeps the map from being a result, if anything does."""
 
 
 def measure(data: Any, options: DetectionOptions) -> Steps[Any]:
@@ -56,7 +58,8 @@ def decide_blur(measured: Any, options: DetectionOptions, before: Any) -> BlurRe
         found = before.with_threshold(rule, threshold)
     else:
         found = decide(measured, options)
-    return BlurResult(measured, found, found.mask.astype(np.uint8), float(found.mask.mean()))
+    mask = found.mask.astype(np.uint8)
+    return BlurResult(measured, found, mask, float(found.mask.mean()), found.note)
 
 
 def describe_scores(detection: Any, truth: Any, polarity: str) -> str:

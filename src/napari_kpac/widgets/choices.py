@@ -16,13 +16,19 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 
 from napari_kpac.core.errors import NotReadyError
+from napari_kpac.core.estimators import EstimatorInfo
 from napari_kpac.core.progress import catalogue
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.layers import METADATA, find_layer, is_ours, is_split
 from napari_kpac.widgets.task import Task, single
 
 if TYPE_CHECKING:
-    from napari_kpac.network import KPACConfig
+    from napari_kpac.weights.store import Config
+
+
+def estimator_text(info: EstimatorInfo) -> str:
+    """Return what a list shows for an estimator of defocus."""
+    return f"{info.label} ({'its own model' if info.needs_model else 'no network'})"
 
 
 NO_IMAGE = "there is no image layer: open an image first (File > Open)"
@@ -127,7 +133,7 @@ def labels_box(viewer: Viewer) -> LayerBox:
 
 
 class ModelBox(ComboBox):
-    """A combo box of models; ``default`` until the list has been read.
+    """A combo box of models of one kind; ``default`` until the list has been read.
 
     ``first`` are choices that always stand before the models; ``single`` leaves out those that
     take the two views of a dual-pixel camera.
@@ -142,6 +148,8 @@ class ModelBox(ComboBox):
         single: bool = False,
     ) -> None:
         self._single = single
+        self._kind = "kpac"
+        self._found: Choices | None = None
         self._first = list(first)
         self._models: list[tuple[str, str]] = []
         super().__init__(
@@ -150,16 +158,27 @@ class ModelBox(ComboBox):
 
     def offer(self, found: Choices) -> None:
         """Offer the models that were found; what is chosen stays chosen, if it can."""
+        self._found = found
         preferred = preferences.model("default")
         models = sorted(found.models, key=lambda model: model[1] != preferred)
-        if preferred not in found.configs:
-            models.insert(0, (preferred, preferred))  # to run it says that it is not there
-        self._models = [
-            (label, name)
-            for label, name in models
-            if not self._single or name not in found.configs or found.configs[name].views == 1
-        ]
+        self._models = [each for each in models if self._fits(found.configs.get(each[1]))]
+        if self._kind == "kpac" and preferred not in found.configs:
+            self._models.insert(0, (preferred, preferred))  # to run it says that it is not there
+        if not self._models:
+            self._models = [("(none installed)", "default")]
         self._refill()
+
+    def show_kind(self, kind: str) -> None:
+        """Offer the networks of a kind: ``kpac``, which deblur, or ``dmenet``."""
+        if kind != self._kind:
+            self._kind = kind
+            if self._found is not None:
+                self.offer(self._found)
+
+    def _fits(self, config: Config | None) -> bool:
+        if config is None:
+            return True
+        return self._kind == config.KIND and not (self._single and config.views == 2)
 
     def choose(self, model: str) -> None:
         """Choose a model, also one that is in no list."""
@@ -230,7 +249,7 @@ class Choices:
 
     models: list[tuple[str, str]]
     devices: list[tuple[str, str]]
-    configs: dict[str, KPACConfig] = field(default_factory=dict)
+    configs: dict[str, Config] = field(default_factory=dict)
     """Networks of the models, also of ``default``."""
 
 
@@ -241,7 +260,7 @@ def find_choices() -> Choices:
 
     found = models()
     offered = [
-        (f"{entry.name}{_suffix(entry.card.status, entry.config.views)}", entry.name)
+        (f"{entry.name}{_suffix(entry.card.status, entry.config)}", entry.name)
         for entry in sorted(found, key=lambda entry: not entry.is_default)
     ]
     places = [(f"{device.name} ({device.label})", device.name) for device in devices()]
@@ -251,8 +270,10 @@ def find_choices() -> Choices:
     return Choices(offered, [("automatic", "auto"), *places], configs)
 
 
-def _suffix(status: str, views: int) -> str:
-    notes = [note for note in (status, "dual-pixel" if views == 2 else "") if note]
+def _suffix(status: str, config: Config) -> str:
+    views = "dual-pixel" if config.views == 2 else ""
+    kind = "DMENet" if config.KIND == "dmenet" else ""
+    notes = [note for note in (kind, status, views) if note]
     return f" ({', '.join(notes)})" if notes else ""
 
 

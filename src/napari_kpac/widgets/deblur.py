@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from napari.layers import Image, Shapes
 from napari.viewer import Viewer
+from qtpy.QtWidgets import QLabel
 
 from napari_kpac.core.errors import ConfigError, NotReadyError
+from napari_kpac.core.estimators import ESTIMATORS, find_estimator
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import (
@@ -22,6 +24,7 @@ from napari_kpac.widgets.choices import (
     ImageBox,
     LayerBox,
     ModelBox,
+    estimator_text,
 )
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.deblur_target import (
@@ -52,9 +55,18 @@ from napari_kpac.widgets.run_panel import RunPanel
 from napari_kpac.widgets.task import Latest
 
 if TYPE_CHECKING:
-    from napari_kpac.network import KPACConfig
+    from napari_kpac.weights.store import Config
 
-METHODS = (("KPAC network", "kpac"), ("classical (EBDB), no network", "ebdb"))
+METHODS = (
+    ("KPAC network", "kpac"),
+    *((f"deconvolution, {estimator_text(each)}", each.name) for each in ESTIMATORS),
+    ("deconvolution, map of your own", "map"),
+)
+GOOD_FOR = {
+    "kpac": "the network: fast, and best for blur as it was trained on",
+    **{each.name: f"defocus by {each.good_for}" for each in ESTIMATORS},
+    "map": "removes the blur that a layer says, in pixels of sigma (half the radius)",
+}
 RANGES = (
     ("automatic", "auto"),
     ("contrast limits of the layer", "contrast"),
@@ -84,7 +96,8 @@ class DeblurWidget(DockedWidget):
         self._method = choice_box(
             "method",
             METHODS,
-            "The network, or classical deconvolution with an estimated defocus map.",
+            "The network, or deconvolution with a defocus map.\n"
+            + "\n".join(f"{name}: {text}" for name, text in GOOD_FOR.items()),
         )
         self._model = ModelBox()
         self._device = DeviceBox()
@@ -94,6 +107,9 @@ class DeblurWidget(DockedWidget):
         self._scope = choice_box("process", SCOPES, "How much to process.")
         self._shapes = self._layer_box(
             "rectangle in", "A shapes layer: its selected (or last) rectangle is used.", Shapes
+        )
+        self._sigma = self._layer_box(
+            "defocus map", "An image layer that holds the blur in pixels of sigma."
         )
         self._exactness = choice_box(
             "rectangle is",
@@ -105,7 +121,7 @@ class DeblurWidget(DockedWidget):
         )
         self._left = self._layer_box("left view", "For dual-pixel models: the left view.")
         self._right = self._layer_box("right view", "For dual-pixel models: the right view.")
-        self._configs: Mapping[str, KPACConfig] = {}
+        self._configs: Mapping[str, Config] = {}
         filler = self.kept(ChoiceFiller(self._model, self._device, self))
         filler.filled.connect(self._learn_configs)
         self._comparison = self.kept(Comparison(napari_viewer))
@@ -147,16 +163,23 @@ class DeblurWidget(DockedWidget):
     def _build(self) -> None:
         controls = [
             self._image, self._method, self._model, self._device, self._range, self._scope,
-            self._shapes, self._exactness, self._left, self._right,
+            self._shapes, self._exactness, self._sigma, self._left, self._right,
         ]  # fmt: skip
+        self._about = QLabel()
+        self._about.setWordWrap(True)
         recipe = group("recipe", self._recipe, self._apply)
         compare = group("compare", self._comparison)
-        self.fill_scrolling(Form(controls), self._panel, recipe, compare, self._save)
+        self.fill_scrolling(Form(controls), self._about, self._panel, recipe, compare, self._save)
 
     def _show_controls(self) -> None:
         """Show the controls that go with the method, the model and the scope."""
-        network = self._method.value == "kpac"
-        self._model.visible = self._device.visible = network
+        method = self._method.value
+        info = find_estimator(method)
+        own_model = info is not None and info.needs_model
+        self._model.visible = self._device.visible = method == "kpac" or own_model
+        self._model.show_kind(method if own_model else "kpac")
+        self._sigma.visible = method == "map"
+        self._about.setText(GOOD_FOR[method].capitalize() + ".")
         self._image.visible = self._scope.value != "selected"
         takes_views = self._model_is_dual() or self._recipe_is_dual()
         self._left.visible = self._right.visible = takes_views
@@ -249,15 +272,25 @@ class DeblurWidget(DockedWidget):
                     "the left and the right view, or another model"
                 )
             views = full_resolution(left), full_resolution(right)
+        sigma = None
+        if self._method.value == "map":
+            if self._sigma.layer is None:
+                raise NotReadyError(
+                    "choose the layer of the defocus map: an image layer with the blur in pixels "
+                    "of sigma, of the size of the image"
+                )
+            sigma = full_resolution(self._sigma.layer)
         if scope != "all":
+            sigma = sigma[index] if sigma is not None and sigma.ndim > 2 else sigma
             data = data[index]
             views = None if views is None else (views[0][index], views[1][index])
         if scope == "rectangle":
             if self._method.value != "kpac":
-                raise ConfigError("the classical method takes whole slices: choose one of those")
+                raise ConfigError("deconvolution takes whole slices: choose one of those")
             region = selected_rectangle(layer, self._shapes.layer)
         sampled = self._exactness.value == "sampled"
-        pixels = Pixels(layer.name, data, self._options(layer), views, region, sampled)
+        options = self._options(layer)
+        pixels = Pixels(layer.name, data, options, views, region, sampled, sigma)
         return Target(layer, scope, index, pixels)
 
     def _show_step(self, progress: LayerProgress) -> None:
@@ -286,9 +319,10 @@ class DeblurWidget(DockedWidget):
         self._results.raise_above(layer, key)
         self._comparison.set_pair(layer, added, target.part)
         run.made.append(added.name)
-        if result.sigma is not None:  # the blur that the classical method estimated, in pixels
+        # What was estimated, in pixels.
+        if result.sigma is not None and target.pixels.sigma is None:
             self._results.put(
-                (layer.unique_id, "defocus map"),
+                (layer.unique_id, "defocus map", run.model),
                 *target.placed(result.sigma),
                 name=f"{layer.name} (defocus map)",
                 colormap="magma",

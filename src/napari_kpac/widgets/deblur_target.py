@@ -34,6 +34,8 @@ class Pixels:
     region: Region | None = None
     sampled: bool = False
     """Whether a sample of the image stands for all of it, where only a region is wanted."""
+    sigma: Any = None
+    """The defocus map of one's own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,11 @@ def deblur_pixels(pixels: Pixels) -> Steps[Any]:
     from napari_kpac.engine import Session, deblur_steps
 
     if pixels.region is None:
-        return (yield from deblur_steps(pixels.data, pixels.options, views=pixels.views))
+        return (
+            yield from deblur_steps(
+                pixels.data, pixels.options, views=pixels.views, sigma=pixels.sigma
+            )
+        )
     with closing(Session(pixels.data, options=pixels.options, views=pixels.views)) as session:
         return (yield from session.render_steps(region=pixels.region, sampled=pixels.sampled))
 

@@ -38,7 +38,7 @@ PRESET_CHOICES = (
 START = (("from scratch", ""), ("the default model", "default"))
 OWN = ("kind", "root", "sharp", "pairs_root", "start", "name", "device", "phases")
 """Options with controls of their own."""
-ELSEWHERE = ("nodes", "network")
+ELSEWHERE = ("nodes", "network", "width")
 """Options for the terminal: they start the program anew, or make nothing for the lists."""
 OTHERS = "data and run"
 SECTIONS = {
