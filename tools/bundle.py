@@ -33,10 +33,11 @@ from skimage import data
 
 import napari_kpac as kpac
 from napari_kpac.core.files import read_record, replacing
+from napari_kpac.core.sliders import dilations_of
 from napari_kpac.datasets.matching import MANIFEST
 from napari_kpac.evaluation.attention import UpsamplingResult, muting_columns
 from napari_kpac.evaluation.report import SUMMARY
-from napari_kpac.evaluation.sliders import dilations_of, slider_columns
+from napari_kpac.evaluation.sliders import slider_columns
 from napari_kpac.weights import ModelCard, read_network, save_network, tensors_sha256
 from napari_kpac.weights.catalogue import BUNDLED as FOLDER
 from napari_kpac.weights.catalogue import SUMS

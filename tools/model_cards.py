@@ -10,8 +10,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from napari_kpac.core.units import RADIUS_BINS
-from napari_kpac.evaluation.sliders import (
+from napari_kpac.core.sliders import (
     GAINS,
     INPUT_KEPT,
     change_column,
@@ -19,6 +18,7 @@ from napari_kpac.evaluation.sliders import (
     overshoot_column,
     won_column,
 )
+from napari_kpac.core.units import RADIUS_BINS
 from napari_kpac.evaluation.tables import decimal
 from napari_kpac.network import count_parameters
 from napari_kpac.weights import ModelEntry, load, models

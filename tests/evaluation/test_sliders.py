@@ -6,21 +6,20 @@ import pytest
 from napari_kpac import EvaluateOptions, Modulation, deblur, evaluate
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.progress import finish
+from napari_kpac.core.sliders import (
+    GAINS,
+    INPUT_KEPT,
+    change_column,
+    dilations_of,
+    overshoot_column,
+    won_column,
+)
 from napari_kpac.core.units import RADIUS_BINS
 from napari_kpac.datasets.pairs import Pair
 from napari_kpac.evaluation.attention import examine
 from napari_kpac.evaluation.methods import ModelMethod
 from napari_kpac.evaluation.metrics import psnr
-from napari_kpac.evaluation.sliders import (
-    GAINS,
-    INPUT_KEPT,
-    change_column,
-    dilations_of,
-    overshoot,
-    overshoot_column,
-    slider_columns,
-    won_column,
-)
+from napari_kpac.evaluation.sliders import overshoot, slider_columns
 from napari_kpac.evaluation.tables import tables_of
 
 SHARP, FAR = RADIUS_BINS[0], RADIUS_BINS[3]

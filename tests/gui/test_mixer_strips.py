@@ -13,7 +13,12 @@ from napari_kpac.core.errors import CancelledError
 from napari_kpac.weights import ModelCard, save_network
 from napari_kpac.widgets.mixer import MixerWidget
 from napari_kpac.widgets.mixer.renderer import LiveRenderer, Request
-from napari_kpac.widgets.mixer.words import StripFacts, strip_sentence, summary
+from napari_kpac.widgets.mixer.words import (
+    StripFacts,
+    gains_sentence,
+    strip_sentence,
+    summary,
+)
 from tests.engine.conftest import tiny_net
 from tests.gui.conftest import WAIT, open_it
 
@@ -107,7 +112,9 @@ class Patient:
     """A session that measures until somebody wants something else."""
 
     config = kpac.KPACConfig(blocks=1, dilations=(1, 2))
+    card = kpac.ModelCard("patient")
     note = ""
+    size = (8, 8)
 
     def __init__(self):
         self.measuring = threading.Event()
@@ -162,7 +169,7 @@ def test_panning_interrupts_the_measuring(viewer, mixer, monkeypatch, qtbot):
 
 
 def test_sentences():
-    facts = StripFacts.of(kpac.KPACConfig(levels=2, kernel_size=3, dilations=(1, 6)))
+    facts = StripFacts.of(kpac.KPACConfig(levels=2, kernel_size=3, dilations=(1, 6)), {})
     assert [each.reach for each in facts] == [4, 24]
     assert "not measured yet" in strip_sentence(facts[1])
     said = {
@@ -173,3 +180,49 @@ def test_sentences():
     assert "less than 0.1 of 255 levels" in strip_sentence(StripFacts(0, 1, 16, 0.04))
     assert "α₂ of block 1 does most" in summary({(0, 0): 0.2, (0, 1): 0.9}, facts)
     assert "No strip changes" in summary({(0, 0): 0.02}, facts)
+
+
+SLIDERS = {
+    "change by muting dilation 1 at 1-2 px": 3.0,
+    "change by muting dilation 1 at 2-4 px": 2.0,
+    "change by muting dilation 2 at 1-2 px": 0.2,
+    "change by muting dilation 2 at 8-12 px": 4.0,
+    **{f"won with sliders at {gain}": won for gain, won in ((1, 2.0), (1.25, 1.95), (1.5, 1.2))},
+    **{f"overshoot with sliders at {gain}": each for gain, each in ((1, 1), (1.25, 1.1), (1.5, 3))},
+}
+
+
+def test_sentences_follow_from_what_was_measured():
+    one, two, six = StripFacts.of(kpac.KPACConfig(dilations=(1, 2, 6)), SLIDERS)
+    assert "radius of 1 to 2 pixels" in strip_sentence(one)
+    assert "radius of 8 to 12 pixels" in strip_sentence(two)
+    assert "radius" not in strip_sentence(six)  # not measured
+    warning = gains_sentence(SLIDERS)
+    assert (
+        "all gains at 1.5, test images had 3.0 % of values with halos instead of 1.0 %" in warning
+    )
+    assert "lost 0.8 dB" in warning
+    halos = SLIDERS | {"overshoot with sliders at 1.25": 1.3}
+    assert "all gains at 1.25" in gains_sentence(halos)
+    fine = SLIDERS | {"won with sliders at 1.5": 2.1, "overshoot with sliders at 1.5": 1.2}
+    assert "no artefacts up to 1.5" in gains_sentence(fine)
+    assert gains_sentence({}).endswith("beyond what the network found.")
+
+
+def test_a_gain_above_one_is_warned_about_with_the_models_figures(
+    viewer, docked, tiny_model, image, own_models, qtbot
+):
+    save_network(tiny_model, own_models / "tiny.safetensors", ModelCard("tiny", sliders=SLIDERS))
+    viewer.add_image(image, name="cup")
+    widget = docked(MixerWidget)
+    open_it(widget, qtbot)
+    controls = widget._controls
+    strip = controls.strips[0][0]
+    point_at(strip)
+    assert "radius of 1 to 2 pixels" in controls.explanation.text()
+    assert "⚠" not in controls.explanation.text()
+    strip.gain.slider.setValue(140)
+    assert "halos instead of 1.0 %" in controls.explanation.text()
+    strip.gain.slider.setValue(100)
+    assert "⚠" not in controls.explanation.text()
+    widget.close_session("")

@@ -25,7 +25,7 @@ from napari_kpac.core.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps, finish, relay
 from napari_kpac.engine.bottleneck import BlockCache, Bottleneck
-from napari_kpac.engine.device import Model
+from napari_kpac.engine.device import Model, card_of
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, options_of
 from napari_kpac.engine.memory import explaining_shortage, give_back
 from napari_kpac.engine.modulation import BlockModulation, Modulation, block_modulations
@@ -34,6 +34,7 @@ from napari_kpac.engine.recipe import Result
 from napari_kpac.engine.sampling import SampledBottleneck
 from napari_kpac.engine.stages import Stages, cut
 from napari_kpac.network import KPACConfig
+from napari_kpac.weights import ModelCard
 
 T = TypeVar("T")
 Check = Callable[[], None]
@@ -151,6 +152,11 @@ class Session:
     def config(self) -> KPACConfig:
         """Configuration of the network."""
         return self._job.net.config
+
+    @property
+    def card(self) -> ModelCard:
+        """Card of the model."""
+        return card_of(self._job.net)
 
     def close(self) -> None:
         """Free all that is kept; the session cannot be used afterwards."""

@@ -13,51 +13,29 @@ blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.ndimage import maximum_filter, minimum_filter
 
+from napari_kpac.core.sliders import (
+    GAINS,
+    INPUT_KEPT,
+    change_column,
+    overshoot_column,
+    won_column,
+)
 from napari_kpac.core.units import RadiusBin
 from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.evaluation.metrics import BINS, ImageArray, Mask, decibels, psnr, squared_error
 
-GAINS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 OVERSHOOT_WINDOW_PX = 5
 OVERSHOOT_LEVELS = 4
 WHITE = 255
-WON, OVERSHOOT, CHANGE = "won with sliders at", "overshoot with sliders at", "change by muting"
-INPUT_KEPT = "input kept with sliders at 0"
 
 Render = Callable[[Sequence[float]], Floats]
 """Renders an image with a gain for each dilation."""
-
-
-def won_column(gain: float, where: RadiusBin | None = None) -> str:
-    """Return the name of the column of what all sliders at a gain win: in all, or in a bin."""
-    return _placed(f"{WON} {gain:g}", where)
-
-
-def overshoot_column(gain: float) -> str:
-    """Return the name of the column of the values that overshoot, in percent."""
-    return f"{OVERSHOOT} {gain:g}"
-
-
-def change_column(dilation: int, where: RadiusBin | None = None) -> str:
-    """Return the name of the column of the change by muting one dilation: in all, or in a bin."""
-    return _placed(f"{CHANGE} dilation {dilation}", where)
-
-
-def _placed(name: str, where: RadiusBin | None) -> str:
-    return name if where is None else f"{name} at {where.label} px"
-
-
-def dilations_of(columns: Iterable[str]) -> list[int]:
-    """Return the dilations of which there is a change among the names of some columns."""
-    stem = change_column(0).removesuffix("0")
-    tails = (name.removeprefix(stem) for name in columns if name.startswith(stem))
-    return [int(tail) for tail in tails if tail.isdecimal()]
 
 
 def slider_columns(dilations: Sequence[int]) -> list[str]:

@@ -10,6 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from napari_kpac.core.estimators import ESTIMATORS
+from napari_kpac.core.sliders import (
+    CHANGE,
+    GAINS,
+    INPUT_KEPT,
+    WON,
+    change_column,
+    dilations_of,
+    overshoot_column,
+    won_column,
+)
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.attention import (
     COST,
@@ -22,16 +32,6 @@ from napari_kpac.evaluation.attention import (
 from napari_kpac.evaluation.methods import INPUT
 from napari_kpac.evaluation.metrics import BINS, MEASURES, column
 from napari_kpac.evaluation.results import ALL_PIXELS, ONE_TO_EIGHT_PX, Line
-from napari_kpac.evaluation.sliders import (
-    CHANGE,
-    GAINS,
-    INPUT_KEPT,
-    WON,
-    change_column,
-    dilations_of,
-    overshoot_column,
-    won_column,
-)
 
 if TYPE_CHECKING:
     from napari_kpac.evaluation.study import Evaluation

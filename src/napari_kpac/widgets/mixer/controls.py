@@ -7,6 +7,7 @@ rendering them (widget.py).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ from napari_kpac.widgets.mixer.strip import NumberSlider, Strip
 from napari_kpac.widgets.mixer.words import (
     StripFacts,
     block_sentence,
+    gains_sentence,
     strip_sentence,
     summary,
 )
@@ -75,6 +77,8 @@ class MixerControls(QWidget):
         super().__init__()
         self.config: KPACConfig | None = None
         """Of the network whose strips are there."""
+        self.sliders: Mapping[str, float] = {}
+        """What the card of its model says of the sliders."""
         self.pages: list[BlockPage] = []
         self._state = MixerState.neutral(0, 0)
         self._presets: dict[str, tuple[float, ...]] = {}
@@ -160,14 +164,17 @@ class MixerControls(QWidget):
         row.addStretch(1)
         return row
 
-    def build_strips(self, config: KPACConfig) -> None:
-        """Make a tab per block and a strip per dilation."""
-        self.config = config
+    def build_strips(self, config: KPACConfig, sliders: Mapping[str, float]) -> None:
+        """Make a tab per block and a strip per dilation.
+
+        ``sliders`` is what the card of the model says of them.
+        """
+        self.config, self.sliders = config, sliders
         self.tabs.clear()
         self._pointed = None
         self.pages = []
         for block in range(config.blocks):
-            page = BlockPage(block, StripFacts.of(config))
+            page = BlockPage(block, StripFacts.of(config, sliders))
             for index, strip in enumerate(page.strips):
                 self._connect_strip(block, index, strip)
             self.pages.append(page)
@@ -209,7 +216,9 @@ class MixerControls(QWidget):
         """Explain the strip that the user points at; None: say which one does most."""
         self._pointed = strip
         if strip is not None:
-            self.explanation.setText(strip_sentence(strip.facts))
+            text = strip_sentence(strip.facts)
+            over = strip.gain.value > 1
+            self.explanation.setText(f"{gains_sentence(self.sliders)} {text}" if over else text)
             return
         effects = {
             (block, each.facts.index): each.facts.effect
@@ -262,6 +271,8 @@ class MixerControls(QWidget):
                 strip.show_values(gains[block][index], muted[block][index], soloed[block][index])
             if self._is_used(block):
                 self.pages[block].fold.is_open = True
+        if self._pointed is not None:
+            self._explain(self._pointed)
         self._show_preset()
 
     def _show_preset(self) -> None:

@@ -79,8 +79,8 @@ def first_look(session: Any, visible: Region | None) -> Any:
 class LiveRenderer(QObject):
     """One Session in one thread."""
 
-    opened = Signal(object, object)
-    """The session is ready: its first result, and the configuration of its network."""
+    opened = Signal(object, object, object)
+    """The session is ready: its first result, the configuration of its network, and its card."""
     rendered = Signal(object, int)
     """A result (whole, or of a region; perhaps a draft), and the number of the request."""
     measured = Signal(int, int, float)
@@ -187,13 +187,13 @@ class LiveRenderer(QObject):
 
     def _open(self) -> None:
         """Render for the first time; of a large image first a look at what is on screen."""
-        session, config = self._session, self._session.config
+        session, config, card = self._session, self._session.config, self._session.card
         height, width = session.size
         if height * width > FIRST_LOOK_PX:
-            self._emit(self.opened, first_look(session, self._visible), config)
+            self._emit(self.opened, first_look(session, self._visible), config, card)
         if self._waiting is None:
             with suppress(CancelledError):  # by a newer request, which is served next
-                self._emit(self.opened, self._render(), config)
+                self._emit(self.opened, self._render(), config, card)
         self._unmeasured = [
             (block, index)
             for block in range(1, config.blocks + 1)

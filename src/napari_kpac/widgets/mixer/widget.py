@@ -44,6 +44,7 @@ from napari_kpac.widgets.task import Task, later, single, when_destroyed
 
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
+    from napari_kpac.weights import ModelCard
 
 WIDTH_PX = 370
 """Room for five strips side by side, so that the dock keeps its width when they come."""
@@ -207,13 +208,13 @@ class MixerWidget(DockedWidget):
         self._controls.setEnabled(False)
         self._message.setText(text)
 
-    def _show_opened(self, result: Any, config: KPACConfig) -> None:
+    def _show_opened(self, result: Any, config: KPACConfig, card: ModelCard) -> None:
         shape = result.alpha.shape[:2]
         neutral = MixerState.neutral(*shape)
         if self._controls.shape != shape:
             self._history = History(neutral)
-        if self._controls.config != config:
-            self._controls.build_strips(config)
+        if (self._controls.config, self._controls.sliders) != (config, card.sliders):
+            self._controls.build_strips(config, card.sliders)
         self._controls.forget_effects()
         self._controls.setEnabled(True)
         is_stack = self._opened is not None and self._opened.is_stack

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from napari_kpac.core.sliders import GAINS, change_column, overshoot_column, won_column
+from napari_kpac.core.units import RADIUS_BINS, RadiusBin
+
 if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
 
@@ -22,6 +25,8 @@ _IMPRESSIONS = (
 )
 """By the mean change in grey levels: below that, this."""
 _STRONG = "a clear change"
+MAX_LOSS_DB, MAX_OVERSHOOT = 0.1, 1.25
+"""Beyond this loss of PSNR, or this factor of the values that overshoot, artefacts have begun."""
 
 BETA = (
     "β, the shape attention: how much each feature channel of the block counts, from 0 to 1. The "
@@ -41,13 +46,23 @@ class StripFacts:
     """Pixels to each side that its kernel sees."""
     effect: float | None = None
     """Mean change of this image in grey levels (of 255) when it is muted; None: not measured."""
+    radius: RadiusBin | None = None
+    """Radii of the blur at which it changes test images most; None: not measured."""
 
     @classmethod
-    def of(cls, config: KPACConfig) -> list[StripFacts]:
-        """Return the facts of all strips of a block, without their effects."""
+    def of(cls, config: KPACConfig, sliders: Mapping[str, float]) -> list[StripFacts]:
+        """Return the facts of all strips of a block, without their effects.
+
+        ``sliders`` is what the model's card says of them.
+        """
         half = (config.kernel_size - 1) // 2
         return [
-            cls(index, dilation, half * dilation * config.multiple)
+            cls(
+                index,
+                dilation,
+                half * dilation * config.multiple,
+                radius=_strongest(dilation, sliders),
+            )
             for index, dilation in enumerate(config.dilations)
         ]
 
@@ -63,6 +78,11 @@ def strip_sentence(facts: StripFacts) -> str:
         f"{facts.name}, dilation {facts.dilation}: sharpens each place from up to {facts.reach} "
         "pixels around it."
     )
+    if facts.radius is not None:
+        what += (
+            f" It does most where the blur has a radius of {facts.radius.low:g} to "
+            f"{facts.radius.high:g} pixels."
+        )
     if facts.effect is None:
         return f"{what} What muting it changes in this image is not measured yet."
     return (
@@ -86,6 +106,23 @@ def block_sentence(block: int, blocks: int) -> str:
         f"The network corrects blur in {blocks} block(s), one after the other. Block {block + 1} "
         f"{order}; it has a strip for each dilation."
     )
+
+
+def gains_sentence(sliders: Mapping[str, float]) -> str:
+    """Return a warning about gains above 1, from what the model's card says of the sliders."""
+    text = "⚠ A gain above 1 sharpens beyond what the network found."
+    won, overshot = sliders.get(won_column(1)), sliders.get(overshoot_column(1))
+    if won is None or overshot is None:
+        return text
+    for gain in (each for each in GAINS if each > 1):
+        lost = won - sliders[won_column(gain)]
+        share = sliders[overshoot_column(gain)]
+        if lost > MAX_LOSS_DB or share > MAX_OVERSHOOT * overshot:
+            return (
+                f"{text} With all gains at {gain:g}, test images had {share:.1f} % of values with "
+                f"halos instead of {overshot:.1f} %, and lost {lost:.1f} dB."
+            )
+    return f"{text} Test images showed no artefacts up to {GAINS[-1]:g}."
 
 
 def quiet_sentence(block: int) -> str:
@@ -122,6 +159,13 @@ def short_levels(effect: float) -> str:
 def is_quiet(effects: Sequence[float | None]) -> bool:
     """Return True if all strips of a block are measured and none changes anything."""
     return all(effect is not None and effect < QUIET_LEVELS for effect in effects)
+
+
+def _strongest(dilation: int, sliders: Mapping[str, float]) -> RadiusBin | None:
+    """Return the radii at which muting a dilation changes most."""
+    changes = {where: sliders.get(change_column(dilation, where), 0.0) for where in RADIUS_BINS}
+    strongest = max(changes, key=lambda where: changes[where])
+    return strongest if changes[strongest] > 0 else None
 
 
 def _impression(effect: float) -> str:
