@@ -1,5 +1,7 @@
 """Recipes in the Deblur widget: applied to a slice, to all slices, to all selected layers."""
 
+import threading
+
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
@@ -112,22 +114,21 @@ def test_what_does_not_fit_is_refused_in_words(viewer, widget, look, image, tmp_
 def test_cancel_keeps_the_layers_that_were_done(viewer, widget, image, qtbot, monkeypatch):
     from napari_kpac.engine.stages import Stages
 
-    encode, calls = Stages._encode_tile, []
+    encode, calls, asked = Stages._encode_tile, [], threading.Event()
 
-    def slow(self, tile):
-        import time
-
+    def wait_for_cancel(self, tile):
         calls.append(tile)
-        time.sleep(0.3 if len(calls) > 1 else 0)
+        assert len(calls) == 1 or asked.wait(WAIT / 1000)
         return encode(self, tile)
 
-    monkeypatch.setattr(Stages, "_encode_tile", slow)
+    monkeypatch.setattr(Stages, "_encode_tile", wait_for_cancel)
     layers = [viewer.add_image(image[..., 0], name=name) for name in ("a", "b", "c")]
     viewer.layers.selection = set(layers)
     widget._scope.value = "selected"
     qtbot.mouseClick(widget._panel.button, LEFT)
     qtbot.waitUntil(lambda: "a (deblurred)" in viewer.layers, timeout=WAIT)
     qtbot.mouseClick(widget._panel.button, LEFT)
+    asked.set()
     qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
     assert "1 of 3 layers were done before" in widget._message.text()
-    assert "c (deblurred)" not in viewer.layers
+    assert [layer.name for layer in viewer.layers] == ["a", "a (deblurred)", "b", "c"]

@@ -26,6 +26,7 @@ from napari_kpac.widgets.blur_result import (
     decide_blur,
     describe_scores,
     find_regions,
+    layer_features,
     measure,
     save,
     save_regions,
@@ -299,7 +300,10 @@ class BlurMapWidget(DockedWidget):
         key = self._key("regions", source)
         self._results.remove(key)  # its table is of other regions
         name = f"{source.name} (blurred regions)"
-        self._results.put(key, labels, placement(source), name=name, kind="labels", features=table)
+        features = layer_features(table)
+        self._results.put(
+            key, labels, placement(source), name=name, kind="labels", features=features
+        )
         count = int(labels.max(initial=0))
         self._message.setText(f"{count} regions; their table is in the layer's features.")
 

@@ -6,6 +6,7 @@ Not for: controls and layers (blur_map.py).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,15 @@ def find_regions(detection: Any, scale: tuple[float, ...], units: list[str]) -> 
     labels = components(detection.mask)
     regions = measure_regions(detection.values, detection.mask, labels, scale, units)
     return labels, region_table(regions)
+
+
+def layer_features(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return a table of regions as the features of their labels layer.
+
+    napari takes the number of a row for the label, so the background has a row too, without values.
+    """
+    empty = {"index": 0, "area_unit": ""}
+    return {name: [empty.get(name, np.nan), *values] for name, values in table.items()}
 
 
 def save_regions(

@@ -74,6 +74,7 @@ RANGES = (
     ("0 to 1", "unit"),
     ("percentiles of the stack", "percentile"),
 )
+CANCELLED = "Cancelled; nothing was changed."
 SCOPES = (
     ("all slices", "all"),
     ("the slice on display", "slice"),
@@ -128,7 +129,7 @@ class DeblurWidget(DockedWidget):
         self._panel = RunPanel(
             "Deblur",
             "Deblur the image; again to cancel.",
-            cancelled="Cancelled; nothing was changed.",
+            cancelled=CANCELLED,
         )
         self._message = self._panel.message
         self._run: Run | None = None
@@ -298,6 +299,7 @@ class DeblurWidget(DockedWidget):
         run, number = self._run, getattr(progress, "number", None)
         if run is None or number is None:
             return
+        run.ended.append(number)
         if progress.problem:
             run.said.append(f"⚠ “{run.targets[number].layer.name}”: {progress.problem}")
         else:
@@ -335,6 +337,10 @@ class DeblurWidget(DockedWidget):
     def _show_done(self, _: None) -> None:
         run = self._run
         if run is None:
+            return
+        if len(run.ended) < len(run.targets):  # cancelled while the last result was on its way
+            self._message.setText(CANCELLED)
+            self._show_cancelled()
             return
         if run.made:
             note = f" Note: {self._panel.note}." if self._panel.note else ""

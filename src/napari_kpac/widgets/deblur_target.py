@@ -76,6 +76,8 @@ class Run:
     """What makes the results, for their keys."""
     name: str
     """Of what is made, for the names of layers."""
+    ended: list[int] = field(default_factory=list)
+    """Numbers of the targets that have a result, or a reason why not."""
     made: list[str] = field(default_factory=list)
     """Names of the layers with results."""
     said: list[str] = field(default_factory=list)
