@@ -274,3 +274,28 @@ def test_the_record_says_auto_where_it_was_automatic(viewer, widget, image, qtbo
     options = result_of(viewer, "cup (deblurred)").metadata["napari_kpac"]["options"]
     assert options["range"] == "auto"
     assert options["rgb"] is None
+
+
+def test_deconvolution_with_the_map_of_a_layer(viewer, widget, qtbot):
+    from skimage import data
+
+    blurred = kpac.defocus(data.camera()[100:180, 150:250], 3, "gaussian").image
+    sigma = np.full(blurred.shape, 1.5, np.float32)
+    layer = viewer.add_image(blurred, name="cup")
+    widget._method.value = "map"
+    run(qtbot, widget)
+    assert "choose the layer of the defocus map" in widget._message.text()
+    own = viewer.add_image(sigma, name="sigma")
+    widget._image.value, widget._sigma.value = layer, own
+    assert widget._sigma.visible
+    assert not widget._model.visible
+    run(qtbot, widget)
+    expected = kpac.deblur(blurred, method="map", sigma=sigma).image
+    assert np.array_equal(result_of(viewer, "cup (deblurred)").data, expected)
+    assert "cup (defocus map)" not in [each.name for each in viewer.layers]
+    widget._method.value = "jnb"
+    assert not widget._sigma.visible
+    assert "fine detail" in widget._about.text()
+    run(qtbot, widget)
+    found = result_of(viewer, "cup (defocus map)").data
+    np.testing.assert_allclose(found, kpac.deblur(blurred, method="jnb").sigma, atol=1e-6)
