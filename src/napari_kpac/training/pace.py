@@ -56,7 +56,8 @@ def measure_pace(options: TrainOptions) -> Steps[Pace]:
     world = devices * options.nodes
     faster = float(world)
     if on_cpu and world > 1:
-        faster = max(1.0, (yield from speedup(options, world)))
+        # Where the computer is busy meanwhile, the measurement can say more than there are cores.
+        faster = min(faster, max(1.0, (yield from speedup(options, world))))
     advice = f"take a smaller batch_size (now {options.batch_size}) or crop_size"
     with (
         using_threads(options.threads or None),

@@ -96,7 +96,7 @@ class BatchWidget(DockedWidget):
         layout.addWidget(form)
         layout.addWidget(self._panel)
         layout.addWidget(self._table, 1)
-        self.setMinimumWidth(380)
+        self.preferred_width = 380
 
     def _show_controls(self) -> None:
         """Show the model where no recipe names one."""
