@@ -106,7 +106,7 @@ def test_blocks_that_change_nothing_are_folded(
 class Patient:
     """A session that measures until somebody wants something else."""
 
-    config = kpac.KPACConfig(blocks=1, dilations=(1, 2))
+    config, size = kpac.KPACConfig(blocks=1, dilations=(1, 2)), (8, 8)
     note = ""
 
     def __init__(self):
