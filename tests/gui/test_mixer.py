@@ -153,10 +153,10 @@ def test_a_saved_recipe_replays_in_the_terminal(viewer, mixer, image, qtbot, tmp
     assert "bad.json" in mixer._message.text()
 
 
-def test_a_recipe_of_an_earlier_bundled_model_is_loaded_with_a_notice(mixer, tmp_path):
+def test_a_recipe_of_an_earlier_bundled_model_is_loaded_with_a_notice(mixer, qtbot, tmp_path):
     gain = mixer._controls.strips[0][0].gain
     gain.number.setValue(0.5)
-    mixer.save_recipe(tmp_path / "look.json")
+    save(mixer, tmp_path / "look.json", qtbot)
     record = json.loads((tmp_path / "look.json").read_text())
     record["options"]["model"] = "default"
     record["model"] = {"name": "kpac-3level", "version": "0.9", "sha256": "0" * 64}
@@ -348,6 +348,7 @@ from napari_kpac.widgets.mixer.renderer import LiveRenderer
 
 class Busy:
     begun, cancelled = threading.Event(), False
+    config, size = None, (8, 8)
     def render(self, *_, **__):
         self.begun.set()
         while not self.cancelled:
@@ -361,7 +362,7 @@ class Busy:
 app = QCoreApplication([])
 busy = Busy()
 renderer = LiveRenderer(lambda: busy)
-busy.begun.wait()
+assert busy.begun.wait(60)
 """
 
 
