@@ -22,7 +22,6 @@ from napari_kpac.training.losses import PerceptualLoss
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import Processes, fastest_count, speedup
 from napari_kpac.training.run_folder import RunFolder
-from napari_kpac.training.validation import validate
 
 MEASURED_STEPS = 3
 """Steps of each phase that are timed, after one that is not."""
@@ -86,7 +85,7 @@ def _measure(options: TrainOptions, data: Data, world: int, faster: float) -> St
         paces.append((step - making) / faster + making / world)
     yield Progress(done, total, "timing a validation")
     single = replace(phases[-1].options, validation_crops=1)
-    crop = _seconds(validate, trainer.net, data, single, alone)
+    crop = _seconds(trainer.objective.validate, trainer.net, data, single, alone)
     return Pace(tuple(paces), crop * ceil(options.validation_crops / world))
 
 

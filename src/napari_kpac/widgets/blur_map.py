@@ -13,7 +13,7 @@ from magicgui.widgets import FloatSpinBox
 from napari.layers import Image, Labels
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QSlider
+from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QSlider
 from superqt.utils import qthrottled, signals_blocked
 
 from napari_kpac.core.errors import NotReadyError
@@ -137,9 +137,10 @@ class BlurMapWidget(DockedWidget):
         self._save = button(
             "Save map", "Save the map: PNG, TIFF, NumPy or overlay.", self._ask_save
         )
-        row = QHBoxLayout()
-        for each in (self._regions, self._save_regions, self._save):
-            row.addWidget(each)
+        row = QGridLayout()  # a narrow dock has no room for three buttons in a row
+        row.addWidget(self._regions, 0, 0)
+        row.addWidget(self._save_regions, 0, 1)
+        row.addWidget(self._save, 1, 0, 1, 2)
         self._about = QLabel(GOOD_FOR["alpha"].capitalize() + ".")
         self._about.setWordWrap(True)
         self.fill_scrolling(
