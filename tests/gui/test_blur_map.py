@@ -263,8 +263,8 @@ def test_a_map_without_contrast_says_so(viewer, ready, qtbot):
     assert "no contrast" in ready._message.text()
     assert "equally sharp" in ready._message.text()
     assert ready._result.share == 0
-    viewer.layers.clear()
-    viewer.add_image(kpac.defocus(data.coffee()[:200, :200], 8).image, name="soft")
+    soft = kpac.defocus(data.coffee()[:160, :160], 8).image
+    ready._image.value = viewer.add_image(soft, name="soft")
     press_measure(ready, qtbot)
     assert "equally blurred" in ready._message.text()
     assert ready._result.share == 1

@@ -295,7 +295,7 @@ def test_deconvolution_with_the_map_of_a_layer(viewer, widget, qtbot):
     assert "cup (defocus map)" not in [each.name for each in viewer.layers]
     widget._method.value = "jnb"
     assert not widget._sigma.visible
-    assert "fine detail" in widget._about.text()
+    assert "texture" in widget._about.text()
     run(qtbot, widget)
     found = result_of(viewer, "cup (defocus map)").data
     np.testing.assert_allclose(found, kpac.deblur(blurred, method="jnb").sigma, atol=1e-6)

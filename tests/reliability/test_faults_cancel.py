@@ -70,8 +70,8 @@ def engine_steps(kind, image, out):
     if kind == "deblur":
         options = kpac.DeblurOptions(device="cpu", tile=16)
         return kpac.deblur_steps(np.stack([image] * 2), options, model=NET, out=out)
-    if kind == "classical":
-        return kpac.deblur_steps(image, kpac.DeblurOptions(method="ebdb"))
+    if kind in ("ebdb", "jnb"):
+        return kpac.deblur_steps(image, kpac.DeblurOptions(method=kind))
     if kind == "blur map":
         options = kpac.BlurMapOptions(device="cpu", tile=16, upsampling=1)
         return kpac.blur_map_steps(image, options, model=NET)
@@ -79,7 +79,7 @@ def engine_steps(kind, image, out):
     return kpac.detect_steps(np.stack([image] * 3), options)
 
 
-@pytest.mark.parametrize("kind", ["deblur", "classical", "blur map", "detect"])
+@pytest.mark.parametrize("kind", ["deblur", "ebdb", "jnb", "blur map", "detect"])
 def test_the_engine(image, kind):
     outs = {}
 

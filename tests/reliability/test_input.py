@@ -59,9 +59,17 @@ def check_map(case):
     assert found.max() <= 1
 
 
-def check_classical(case):
+def check_ebdb(case):
+    check_classical(case, "ebdb")
+
+
+def check_jnb(case):
+    check_classical(case, "jnb")
+
+
+def check_classical(case, method):
     options = {**case.options, "tile": "auto"}
-    result, refusal = attempt(lambda: kpac.deblur(case.image, method="ebdb", **options))
+    result, refusal = attempt(lambda: kpac.deblur(case.image, method=method, **options))
     if refusal:
         assert len(refusal) > 10
         return
@@ -71,7 +79,7 @@ def check_classical(case):
     assert np.isfinite(result.image[np.isfinite(plain)]).all()
 
 
-CHECKS = (check_deblur, check_map, check_classical)
+CHECKS = (check_deblur, check_map, check_ebdb, check_jnb)
 quiet = pytest.mark.filterwarnings("ignore")
 
 

@@ -24,9 +24,13 @@ class EstimatorInfo:
 
 
 ESTIMATORS = (
-    EstimatorInfo("ebdb", "EBDB", "widths of edges: blur of some pixels, where there are outlines"),
     EstimatorInfo(
-        "jnb", "JNB", "sparse coding: slight blur of fine detail, in images without noise"
+        "ebdb", "EBDB", "widths of edges: the most exact in pixels, where there are outlines"
+    ),
+    EstimatorInfo(
+        "jnb",
+        "JNB",
+        "sparse coding: tells blurred from sharp texture; rough in pixels, dislikes noise",
     ),
     EstimatorInfo(
         "dmenet",

@@ -148,7 +148,7 @@ def count_atoms_steps(grey: Floats, atoms: Floats) -> Steps[Counts]:
         code(padded, atoms, gram, MAX_ERROR**2, first, last, counts)
 
     starts = range(0, rows, STRIP_ROWS)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count(), "napari-kpac-jnb") as pool:
         try:
             for done, _ in enumerate(pool.map(strip, starts), start=1):
                 yield Progress(done, len(starts) + 1, "estimating")
