@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -63,10 +62,10 @@ def command(source, target, models, *flags):
 
 @pytest.fixture(scope="module")
 def plain(stack, models):
-    """The result without a cluster, of a process that manages memory as the workers here do."""
+    """The result without a cluster, of a process of its own."""
     target = stack.with_name("plain.zarr")
     call = [sys.executable, "-m", "napari_kpac", *command(stack, target, models)]
-    subprocess.run(call, env={**os.environ, "NAPARI_KPAC_ALLOCATOR": "0"}, check=True, timeout=300)
+    subprocess.run(call, check=True, timeout=300)
     return target
 
 
