@@ -142,7 +142,7 @@ def export_model(
 
 def write_torchscript(exported: ExportNet, path: Path) -> None:
     """Write a network as TorchScript: traced, and therefore without control flow."""
-    with quietly(), torch.no_grad():
+    with quietly(), _plain_operations():
         traced: Any = torch.jit.trace(exported, _examples(exported), check_trace=False)
         traced.save(path)
     # Beside the code there are the names of the source files on this machine.
@@ -164,7 +164,7 @@ def write_onnx(exported: ExportNet, path: Path, card: ModelCard) -> int:
     multiple = exported.net.config.multiple
     height, width = torch.export.Dim("height"), torch.export.Dim("width")
     sizes = {0: torch.export.Dim("batch"), 2: multiple * height, 3: multiple * width}
-    with quietly(), torch.no_grad():
+    with quietly(), _plain_operations():
         program: Any = torch.onnx.export(
             exported,
             _examples(exported),
@@ -196,6 +196,13 @@ def _examples(exported: ExportNet) -> tuple[Tensor, ...]:
     side = exported.net.config.multiple
     height, width = (side * cells for cells in EXAMPLE_CELLS)
     return tuple(torch.zeros(2, 3, height, width) for _ in exported.inputs)
+
+
+@contextmanager
+def _plain_operations() -> Iterator[None]:
+    """Record a network without the operations of one kind of processor, and without gradients."""
+    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):  # type: ignore[no-untyped-call]
+        yield
 
 
 @contextmanager
