@@ -98,7 +98,7 @@ def test_a_rectangle_of_a_large_image_can_be_had_without_encoding_the_rest(
     monkeypatch.setattr(sampling, "CROP_PX", 32)
     monkeypatch.setattr(sampling, "MARGIN_PX", 16)
     monkeypatch.setattr(sampling, "SAMPLE_PX", 12 * 32**2)
-    large = np.tile(image, (9, 9, 1))
+    large = np.tile(image, (14, 14, 1))
     viewer.add_image(large, name="cup")
     box = np.array([[310, 420], [310, 490], [360, 490], [360, 420]], float)
     viewer.add_shapes([box], shape_type="rectangle", name="box")
