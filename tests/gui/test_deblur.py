@@ -116,9 +116,10 @@ def test_a_rectangle_of_a_large_image_can_be_had_without_encoding_the_rest(
     widget._exactness.value = "exact"
     run(qtbot, widget)
     assert "estimated" not in widget._message.text()
-    exact = result_of(viewer, "cup (deblurred)").data
+    exact = result_of(viewer, "cup (deblurred)").data.astype(int)
     assert near.shape == exact.shape == (50, 70, 3)
-    assert np.abs(near - exact).max() <= 2
+    # The weights are random; the documentation has the differences of real ones.
+    assert np.abs(near - exact).mean() < 0.2 * np.abs(exact - large[310:360, 420:490]).mean()
 
 
 def test_cancel_midway_changes_nothing(viewer, widget, qtbot, monkeypatch):
