@@ -47,7 +47,11 @@ def test_the_whole_image_appears_at_the_resolution_of_the_screen(
     open_mixer(viewer, docked, qtbot, large)
     first, second = results[:2]
     assert first.draft
-    assert first.scale == 8 * 5  # 442,368 pixels on screen, of which 20,000 are rendered
+    top, bottom, left, right = first.region or (0, 576, 0, 768)
+    on_screen = (bottom - top) * (right - left)
+    assert on_screen > 100_000
+    # So many pixels of the image became one of those that were rendered, along each side.
+    assert 1 <= (first.scale / 8) ** 2 / (on_screen / renderer.FIRST_LOOK_PX) < 2
     assert not second.draft
     assert second.region is None
 
@@ -55,7 +59,7 @@ def test_the_whole_image_appears_at_the_resolution_of_the_screen(
 def test_a_part_on_screen_appears_in_full_without_the_rest(
     viewer, docked, tiny_model, image, qtbot, results
 ):
-    large = np.tile(image, (9, 9, 1))
+    large = np.tile(image, (14, 14, 1))
     layer = viewer.add_image(large, name="large")
     viewer.camera.center, viewer.camera.zoom = (400, 500), 12
     qtbot.waitUntil(lambda: layer.corner_pixels[0].max() > 300, timeout=WAIT)
@@ -66,4 +70,7 @@ def test_a_part_on_screen_appears_in_full_without_the_rest(
     top, bottom, left, right = first.region
     assert min(top, left) > 300
     assert bottom - top < 200
-    assert np.abs(first.image.astype(int) - second.image[top:bottom, left:right]).max() <= 2
+    exact = second.image[top:bottom, left:right].astype(int)
+    change = np.abs(exact - large[top:bottom, left:right]).mean()
+    # The weights are random; the documentation has the differences of real ones.
+    assert np.abs(first.image - exact).mean() < 0.2 * change

@@ -82,8 +82,8 @@ SCOPES = (
     ("all selected layers", "selected"),
 )
 EXACTNESS = (
-    ("exact, after the whole image", "exact"),
-    ("fast, from a sample of the image", "sampled"),
+    ("exact", "exact"),
+    ("fast (beta is estimated)", "sampled"),
 )
 
 
