@@ -201,7 +201,7 @@ def _examples(exported: ExportNet) -> tuple[Tensor, ...]:
 @contextmanager
 def _plain_operations() -> Iterator[None]:
     """Record a network without the operations of one kind of processor, and without gradients."""
-    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):  # type: ignore[no-untyped-call]
+    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
         yield
 
 
