@@ -249,3 +249,10 @@ def test_options_load_nothing_heavy():
 def test_what_is_no_image(image, source):
     with pytest.raises(ImageError):
         detected(image, source=source)
+
+
+def test_a_model_by_its_alias_or_its_name_is_measured_once(image):
+    measured = finish(measure_steps(image, DetectionOptions()))
+    assert measured.model_name == "kpac-3level"
+    assert measured.serves(DetectionOptions(model="kpac-3level"))
+    assert not measured.serves(DetectionOptions(model="kpac-2level"))

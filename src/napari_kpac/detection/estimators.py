@@ -129,9 +129,10 @@ class Measured:
     def serves(self, options: DetectionOptions) -> bool:
         """Return True if these maps do for other options, too."""
         own = self.options
-        # These play no part in measuring.
+        # A model may go by an alias and by its own name; the rest plays no part in measuring.
         alike = replace(
             options,
+            model=own.model if options.model == self.model_name else options.model,
             source=own.source,
             weights=own.weights,
             smoothing=own.smoothing,

@@ -24,7 +24,6 @@ from napari_kpac.widgets.choices import (
     ImageBox,
     LayerBox,
     ModelBox,
-    estimator_text,
 )
 from napari_kpac.widgets.compare import Comparison
 from napari_kpac.widgets.deblur_target import (
@@ -59,8 +58,8 @@ if TYPE_CHECKING:
 
 METHODS = (
     ("KPAC network", "kpac"),
-    *((f"deconvolution, {estimator_text(each)}", each.name) for each in ESTIMATORS),
-    ("deconvolution, map of your own", "map"),
+    *((f"deconvolution, {each.label} map", each.name) for each in ESTIMATORS),
+    ("deconvolution, own map", "map"),
 )
 GOOD_FOR = {
     "kpac": "the network: fast, and best for blur as it was trained on",
