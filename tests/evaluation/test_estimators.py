@@ -49,7 +49,9 @@ def test_the_terminal_prints_every_estimator(photos, tiny_model, capsys):
     assert set(rows) == {*labels, "alpha_1", "local variance", "median everywhere"}
     assert rows["EBDB"]["error"] > 0
     assert rows["JNB"]["rank_correlation"] is not None
-    assert main([*call, "--estimator-model", "nosuch=x"]) == 2
+    with pytest.raises(SystemExit) as stop:
+        main([*call, "--estimator-model", "nosuch=x"])
+    assert stop.value.code == 2
 
 
 def test_the_best_upsampling_is_measured(photos, tiny_model):
