@@ -9,7 +9,7 @@ import pytest
 
 import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, ImageError, KpacError
-from napari_kpac.core.estimators import ESTIMATOR_NAMES
+from napari_kpac.core.estimators import ESTIMATOR_NAMES, ESTIMATORS
 from napari_kpac.core.options import SOURCES, DetectionOptions
 from napari_kpac.core.progress import finish
 from napari_kpac.detection import Curve, decide, detect_steps, estimators, measure_steps
@@ -197,7 +197,7 @@ def test_every_source_that_can_be_named_can_be_measured():
     families = {family(source) for source in (*SOURCES, "alpha", "alpha1", "alpha12")}
     assert families == {"alpha", "variance", *ESTIMATOR_NAMES}
     image = np.random.default_rng(0).integers(0, 256, (24, 30, 3)).astype(np.uint8)
-    for source in families:
+    for source in families - {each.name for each in ESTIMATORS if each.needs_model}:
         found = kpac.detect(image, NET, "cpu", source=source, upsampling=1)
         assert found.values.shape == (24, 30)
 

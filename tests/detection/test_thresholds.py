@@ -24,7 +24,7 @@ def test_rules_by_their_formulae(values):
 
 
 def test_no_threshold_lies_beyond_the_scale(values):
-    saturated = 1 - values / 10
+    saturated = 1 - values / 4
     assert 1.5 * saturated.mean() > 1
     assert find_threshold(saturated, "mean") == 1
     saturated[3, 4] = 1

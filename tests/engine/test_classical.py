@@ -135,7 +135,7 @@ def test_a_map_from_a_file(blurred, tmp_path, capsys):
     write_image(tmp_path / "in.png", blurred)
     call = ["deblur", str(tmp_path / "in.png"), "-o", str(tmp_path / "out.png"), "--method", "map"]
     assert main(call) == 2
-    assert "--sigma-map" in capsys.readouterr().err
+    assert "a map of sigma goes with method map" in capsys.readouterr().err
     for factor, name in ((1.5, "sigma.tif"), (0.5, "sigma.npy")):
         sigma = np.full(blurred.shape[:2], factor, np.float32)
         if name.endswith("npy"):
