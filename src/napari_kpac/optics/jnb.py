@@ -173,8 +173,8 @@ def _code_rows(
     In place of coefficients, the residual's products with all atoms are kept: each new atom,
     made orthogonal to those before it, takes its share away from all of them. ``taken[i]`` are
     the products of all atoms with the i-th of these, which is a row of the Cholesky factor of the
-    Gram matrix of the atoms in use, continued over all atoms. Atoms of blurred patches are alike, so
-    that a sharp patch ends at 20 to 28: none is left that single precision tells from those in use.
+    Gram matrix of the atoms in use, continued over all atoms. Atoms of blurred patches are alike:
+    a sharp patch ends at 20 to 28, where single precision tells no other from those in use.
     """
     size, number = atoms.shape
     side = PATCH_PX
