@@ -50,7 +50,7 @@ class BreakingProxy:
     def __init__(self, address):
         self.target = address
         self.marked = b""
-        """Only answers to requests with this text in them are broken."""
+        """Only answers to GET requests with this text in their first line are broken."""
         self.breaks = 0
         """How many answers are still to be broken."""
         self.broken = 0
@@ -75,21 +75,26 @@ class BreakingProxy:
             )
             answers.start()
             while data := client.recv(65536):
-                if self.breaks > 0 and self.marked in data.split(b"\r\n", 1)[0]:
+                first = data.split(b"\r\n", 1)[0]
+                if self.breaks > 0 and first.startswith(b"GET ") and self.marked in first:
                     state["cut"] = True
                 behind.sendall(data)
 
     def _answer(self, behind, client, state):
+        held = b""
         with suppress(OSError):
             while data := behind.recv(65536):
-                # The headers may pass: what they promise does not come.
-                if state["cut"] and b"\r\n\r\n" in data and not data.endswith(b"\r\n\r\n"):
+                if not state["cut"]:
+                    client.sendall(data)
+                    continue
+                # The headers pass, which may come in a piece of their own: what they promise
+                # does not.
+                held += data
+                head, end, body = held.partition(b"\r\n\r\n")
+                if body:
                     self.breaks -= 1
                     self.broken += 1
-                    head, _, body = data.partition(b"\r\n\r\n")
-                    client.sendall(head + b"\r\n\r\n" + body[: len(body) // 2])
-                    client.shutdown(socket.SHUT_RDWR)
-                    return
-                client.sendall(data)
+                    client.sendall(head + end + body[: len(body) // 2])
+                    break
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)

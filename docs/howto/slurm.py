@@ -13,6 +13,7 @@ import napari_kpac as kpac
 PARTITION, ACCOUNT = "cpu", "imaging"  # ask your cluster's people
 CORES, MEMORY, WALLTIME = 16, "64GB", "08:00:00"  # of one job
 JOBS = 20  # at most, at a time
+WAIT = 24 * 3600  # seconds for the first job to begin: the queue may be long
 ENVIRONMENT = "$HOME/kpac"  # where napari-kpac is installed, seen by all nodes
 
 
@@ -26,7 +27,7 @@ def main(source: str, target: str) -> int:
         memory=MEMORY,
         walltime=WALLTIME,
         # Workers end by themselves before SLURM ends them, not all at once; others take over.
-        worker_extra_args=["--lifetime", "7h45m", "--lifetime-stagger", "10m"],
+        worker_extra_args=["--lifetime", "465m", "--lifetime-stagger", "10m"],
         job_script_prologue=[f"source {ENVIRONMENT}/bin/activate"],
         log_directory="logs",
     ) as cluster:
@@ -34,7 +35,7 @@ def main(source: str, target: str) -> int:
         batch = kpac.BatchOptions(
             scheduler=cluster.scheduler_address,
             threads=1,
-            wait=24 * 3600,  # the queue may be long
+            wait=WAIT,
             record="record.jsonl",  # a line for every task: which worker, how long, what failed
         )
         # The budget of one worker; without it, each would take the whole node for its own.

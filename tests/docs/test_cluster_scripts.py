@@ -1,7 +1,10 @@
 """The scripts of the page on clusters: SLURM, with stand-ins for its commands, and Kubernetes."""
 
 import importlib.util
+import os
+import signal
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,7 +17,9 @@ from tests.docs.pages import ROOT
 HOWTO = ROOT / "docs" / "howto"
 SBATCH = """#!/bin/sh
 cp "$1" job.sh
-setsid sh job.sh > job.log 2>&1 &
+chmod +x job.sh
+setsid ./job.sh >> job.log 2>&1 &
+echo $! >> jobs
 echo "Submitted batch job $!"
 """
 SCANCEL = """#!/bin/sh
@@ -33,9 +38,13 @@ def slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(commands), prepend=":")
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "kpac" / "bin").mkdir(parents=True)
-    (tmp_path / "kpac" / "bin" / "activate").write_text("export ACTIVATED=yes\n")
+    (tmp_path / "kpac" / "bin" / "activate").write_text("touch activated\n")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    yield tmp_path
+    started = tmp_path / "jobs"
+    for number in started.read_text().split() if started.exists() else ():
+        with suppress(ProcessLookupError):
+            os.killpg(int(number), signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the commands are stood in for by sh scripts")
@@ -43,8 +52,8 @@ def test_the_slurm_script(slurm, capsys):
     found = importlib.util.spec_from_file_location("slurm_example", HOWTO / "slurm.py")
     script = importlib.util.module_from_spec(found)
     found.loader.exec_module(script)
-    assert (script.CORES, script.JOBS) == (16, 20)
-    script.CORES, script.JOBS, script.MEMORY = 1, 1, "4GB"
+    assert (script.CORES, script.JOBS, script.WAIT) == (16, 20, 24 * 3600)
+    script.CORES, script.JOBS, script.MEMORY, script.WAIT = 1, 1, "4GB", 60
     stack = np.random.default_rng(0).integers(0, 255, (3, 40, 48), dtype=np.uint8)
     zarr.create_array("in.zarr", shape=stack.shape, dtype=stack.dtype)[:] = stack
     assert script.main("in.zarr", "out.zarr") == 0
@@ -54,6 +63,7 @@ def test_the_slurm_script(slurm, capsys):
     for line in ("#SBATCH -p cpu", "#SBATCH -A imaging", "source $HOME/kpac/bin/activate"):
         assert line in job
     assert "--nthreads 1" in job
+    assert (slurm / "activated").exists()
     assert len((slurm / "record.jsonl").read_text().splitlines()) == 4  # planes, and the file
 
 

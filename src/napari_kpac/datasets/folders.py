@@ -253,14 +253,6 @@ def _sound_pairs(
 def open_pairs(options: DataOptions, *, by_manifest: bool = False) -> FilePairs:
     """Open a dataset of pairs; problems with its files are raised at once.
 
-    See :func:`open_pairs_steps` for the parameters.
-    """
-    return finish(open_pairs_steps(options, by_manifest=by_manifest))
-
-
-def open_pairs_steps(options: DataOptions, *, by_manifest: bool = False) -> Steps[FilePairs]:
-    """Open a dataset of pairs, yielding after each pair; problems with its files are raised.
-
     Parameters
     ----------
     options
@@ -268,6 +260,11 @@ def open_pairs_steps(options: DataOptions, *, by_manifest: bool = False) -> Step
     by_manifest
         Of plain folders, open only the pairs that their MANIFEST.csv puts into the split.
     """
+    return finish(open_pairs_steps(options, by_manifest=by_manifest))
+
+
+def open_pairs_steps(options: DataOptions, *, by_manifest: bool = False) -> Steps[FilePairs]:
+    """Open a dataset as :func:`open_pairs` does, yielding after each pair."""
     root = Path(options.root)
     how: dict[str, Any] = {
         name: getattr(options, name) for name in ("bits", "skip_bad", "smallest")

@@ -212,7 +212,7 @@ class AuxiliaryHead(nn.Module):
 
 
 class DMENet(nn.Module):
-    """Estimates d in 0..1 for every pixel; :func:`sigma_of` makes pixels of it.
+    """Estimates d in 0..1 for every pixel; ``sigma_of`` makes pixels of it.
 
     VGG-19 up to conv5_4 is the encoder. The decoder doubles the size four times, seven residual
     blocks and three convolutions refine the map at full resolution.
