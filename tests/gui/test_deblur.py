@@ -297,6 +297,3 @@ def test_deconvolution_with_the_map_of_a_layer(viewer, widget, qtbot):
     widget._method.value = "jnb"
     assert not widget._sigma.visible
     assert "texture" in widget._about.text()
-    run(qtbot, widget)
-    found = result_of(viewer, "cup (defocus map)").data
-    np.testing.assert_allclose(found, kpac.deblur(blurred, method="jnb").sigma, atol=1e-6)
