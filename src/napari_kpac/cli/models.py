@@ -19,6 +19,7 @@ from napari_kpac.cli.common import (
     print_table,
 )
 from napari_kpac.core.errors import KpacError
+from napari_kpac.core.options import ExportFormat
 
 
 def register(commands: Commands) -> None:
@@ -56,7 +57,7 @@ def register(commands: Commands) -> None:
     exporter.add_argument("model", help="a name, or the path of a .safetensors or .npz file")
     exporter.add_argument(
         "--format",
-        choices=get_args(weights.ExportFormat),
+        choices=get_args(ExportFormat),
         default="bioimageio",
         help="a bioimage.io package with everything in it, or the network alone "
         "(default: %(default)s)",

@@ -24,6 +24,8 @@ Tile = int | Literal["auto"] | None
 Memory = int | str | None
 Precision = Literal["float32", "mixed"]
 ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
+ExportFormat = Literal["bioimageio", "onnx", "torchscript"]
+"""What a model can be exported as."""
 MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
 """Kinds of files that hold blur maps."""
 

@@ -336,6 +336,8 @@ def changed_model(recipe: Recipe) -> str:
     card = entry.card
     if entry.origin != "bundled" or card.sha256 == recipe.model_sha256:
         return ""
+    if recipe.model_version == card.version:  # not a change of the package
+        return ""
     made = f"version {recipe.model_version}" if recipe.model_version else "an early version"
     return (
         f"the recipe was made with {made} of the model {recipe.model_name!r}, this release has "

@@ -12,7 +12,6 @@ from .catalogue import load_network as load_network
 from .catalogue import models as models
 from .catalogue import remove as remove
 from .catalogue import user_folder as user_folder
-from .export import ExportFormat as ExportFormat
 from .export import ExportNet as ExportNet
 from .export import export_model as export_model
 from .store import ModelCard as ModelCard

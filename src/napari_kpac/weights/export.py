@@ -12,19 +12,19 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from napari_kpac.core.errors import ConfigError, require
 from napari_kpac.core.files import replacing
+from napari_kpac.core.options import ExportFormat
 from napari_kpac.network import KPACConfig, KPACNet
 from napari_kpac.network.layers import ColourHead
 from napari_kpac.weights.catalogue import load
 from napari_kpac.weights.store import ModelCard
 
-ExportFormat = Literal["bioimageio", "onnx", "torchscript"]
 SUFFIXES: dict[str, str] = {"bioimageio": ".zip", "onnx": ".onnx", "torchscript": ".pt"}
 EXTRA = "export"
 EXAMPLE_CELLS = (6, 8)
