@@ -8,6 +8,7 @@ import torch
 
 import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.core.progress import finish
 from napari_kpac.engine import precision
 from napari_kpac.engine.backend import Backend
 from napari_kpac.training.options import TrainOptions
@@ -45,7 +46,7 @@ def test_where_it_does_not_work_or_is_slow_it_is_not_offered(child, script, phot
     child(script)
     assert Backend(CPU, mixed=True).half is None
     with pytest.raises(ConfigError, match=BAD[script]):
-        join(TrainOptions(precision="bfloat16", device="cpu", devices=1))
+        finish(join(TrainOptions(precision="bfloat16", device="cpu", devices=1)))
     image = photograph[:64, :64]
     mixed = kpac.deblur(image, device="cpu", precision="mixed")
     assert np.array_equal(mixed.image, kpac.deblur(image, device="cpu").image)
@@ -57,7 +58,7 @@ def test_where_it_is_faster_it_is_used(child, photograph):
     child(FASTER)
     assert Backend(CPU, mixed=True).half == torch.bfloat16
     assert Backend(torch.device("cuda"), mixed=True).half == torch.float16
-    _, processes = join(TrainOptions(precision="bfloat16", device="cpu", devices=1))
+    _, processes = finish(join(TrainOptions(precision="bfloat16", device="cpu", devices=1)))
     with processes.computing():
         assert torch.is_autocast_enabled("cpu")
 

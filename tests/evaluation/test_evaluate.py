@@ -41,7 +41,7 @@ def test_rows_are_what_the_parts_give(dpdd, tiny_model):
     found = finish(kpac.evaluate(options(dpdd, method=METHODS)))
     pairs = open_pairs(DataOptions(kind="dpdd", root=str(dpdd), split="val"))
     assert [line.method for line in found.lines] == ["input", "tiny", *METHODS]
-    assert len(found.results.rows) == 4 * 6
+    assert len(found.results.rows) == 4 * 7
     for index in range(4):
         pair = pairs[index]
         restored = np.clip(kpac.deblur(pair.blurred, "tiny", range="unit").image, 0, 1)

@@ -348,7 +348,7 @@ from napari_kpac.widgets.mixer.renderer import LiveRenderer
 
 class Busy:
     begun, cancelled = threading.Event(), False
-    config, size = None, (8, 8)
+    config, card, size = None, None, (8, 8)
     def render(self, *_, **__):
         self.begun.set()
         while not self.cancelled:
