@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from napari_kpac.batch import cluster
+from napari_kpac.batch import client
 from napari_kpac.batch.executor import run_steps
 from napari_kpac.batch.files import FileAction, FileInfo, OpenFile, Output, SharedOutput
 from napari_kpac.batch.inputs import Item
@@ -156,7 +156,7 @@ def main() -> None:
         measure_rate(given)
         return
     # Two for each thread, as always: so many threads a worker stands for.
-    cluster.TASKS_PER_THREAD = given.in_flight
+    client.TASKS_PER_THREAD = given.in_flight
     here = psutil.Process()
     with tempfile.TemporaryDirectory() as folder:
         item = Item(Path(folder) / "stack.zarr", Path(folder) / "result.zarr")

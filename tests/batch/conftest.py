@@ -40,7 +40,7 @@ def start(*arguments):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A scheduler and two workers without anybody to restart them; gives address and workers."""
+    """Two workers without anybody to restart them; gives address, workers and scheduler."""
     file = tmp_path / "scheduler.json"
     host = ["--host", "127.0.0.1"]
     processes = [start("dask_scheduler", *host, "--port", "0", "--no-dashboard",
@@ -56,7 +56,7 @@ def cluster(tmp_path):
         while not (file.exists() and file.read_text().endswith("}")):
             assert time.monotonic() < limit
             time.sleep(0.1)
-        yield json.loads(file.read_text())["address"], processes[1:]
+        yield json.loads(file.read_text())["address"], processes[1:], processes[0]
     finally:
         for process in processes:
             process.kill()

@@ -6,15 +6,18 @@ import subprocess
 import sys
 
 import numpy as np
+import psutil
 import pytest
 import zarr
 from PIL import Image
 
 import napari_kpac as kpac
-from napari_kpac.batch.cluster import _client, _problem
+from napari_kpac.batch.client import open_client
+from napari_kpac.batch.cluster import _problem
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.worker import PlaneFailure, TaskResult
 from napari_kpac.cli import main
+from napari_kpac.core.errors import ClusterError
 from napari_kpac.core.progress import finish
 from napari_kpac.images import description_of, read_image
 
@@ -51,12 +54,16 @@ def same_files(one, two):
         )
 
 
-def test_a_killed_worker_loses_nothing(folder, models, cluster, tmp_path):
+def wait_for_both(address):
     from distributed import Client
 
-    address, workers = cluster
     with Client(address, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=60)
+
+
+def test_a_killed_worker_loses_nothing(folder, models, cluster, tmp_path):
+    address, workers, _ = cluster
+    wait_for_both(address)
     report = serial(folder, tmp_path / "serial", models)
     assert len(report.of("made")) == 5
     steps = kpac.deblur_files(
@@ -84,6 +91,74 @@ def test_a_killed_worker_loses_nothing(folder, models, cluster, tmp_path):
     same_files(tmp_path / "serial", tmp_path / "cluster")
 
 
+def local_workers():
+    """Return the processes that dask started for this one."""
+    children = psutil.Process().children()
+    return [each for each in children if "spawn_main" in " ".join(each.cmdline())]
+
+
+def run_and_then(steps, act):
+    """Run a batch; do something when the first plane of its stack is done."""
+    acted = False
+    while True:
+        try:
+            progress = next(steps)
+        except StopIteration as stop:
+            assert acted
+            return stop.value
+        if not acted and progress.stage == "stack.zarr":
+            act()
+            acted = True
+
+
+def test_local_workers_that_die_are_started_again(folder, models, tmp_path):
+    killed = []
+
+    def kill_all():
+        killed.extend(local_workers())
+        for process in killed:
+            process.kill()
+
+    options, batch = kpac.DeblurOptions(model=str(models[0])), kpac.BatchOptions(workers=2)
+    steps = kpac.deblur_files([folder], tmp_path / "out", options, batch=batch)
+    report = run_and_then(steps, kill_all)
+    assert len(killed) == 2
+    assert len(report.of("made")) == 5
+    assert [outcome.item.first.name for outcome in report.failed] == ["broken.png"]
+    assert local_workers() == []
+
+
+def test_workers_that_go_for_good_end_the_batch(folder, models, cluster, tmp_path):
+    """dask would wait for others for ever."""
+    address, workers, _ = cluster
+    wait_for_both(address)
+    options = kpac.DeblurOptions(model=str(models[0]))
+    batch = kpac.BatchOptions(scheduler=address, wait=3, threads=1)
+    steps = kpac.deblur_files([folder / "stack.zarr"], tmp_path / "a.zarr", options, batch=batch)
+
+    def kill_all():
+        for process in workers:
+            process.kill()
+
+    with pytest.raises(ClusterError, match="no workers for 3 s; what is done is kept"):
+        run_and_then(steps, kill_all)
+    kept = tmp_path / ".a.zarr.unfinished"
+    assert list((kept / ".napari-kpac").glob("*.jsonl"))
+    assert not (tmp_path / "a.zarr").exists()
+
+
+def test_a_scheduler_that_dies_ends_the_batch(folder, models, cluster, tmp_path):
+    address, _, scheduler = cluster
+    steps = kpac.deblur_files(
+        [folder / "stack.zarr"],
+        tmp_path / "a.zarr",
+        kpac.DeblurOptions(model=str(models[0])),
+        batch=kpac.BatchOptions(scheduler=address, wait=30, threads=1),
+    )
+    with pytest.raises(ClusterError, match="the connection to the scheduler broke"):
+        run_and_then(steps, scheduler.kill)
+
+
 def test_local_workers_from_the_terminal(folder, models, tmp_path, capsys):
     serial(folder, tmp_path / "serial", models)
     call = ["deblur", str(folder), "-o", str(tmp_path / "two"), "--model", str(models[0])]
@@ -103,12 +178,12 @@ def test_local_workers_from_the_terminal(folder, models, tmp_path, capsys):
 
 def test_local_workers_have_one_thread_and_this_process_stays_as_it_is(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("__DASK_PARENT_PID", raising=False)
     before = dict(os.environ)
-    with _client(kpac.BatchOptions(workers=1)) as client:
+    with open_client(kpac.BatchOptions(workers=1)) as client:
         (found,) = client.run(lambda: dict(os.environ)).values()
     assert found["OMP_NUM_THREADS"] == "1"
-    after = {name: value for name, value in os.environ.items() if not name.startswith("__DASK")}
-    assert after == before
+    assert dict(os.environ) == before
 
 
 def test_nobody_at_the_address(folder, models, tmp_path, capsys, monkeypatch):

@@ -99,7 +99,7 @@ def test_a_killed_client_goes_on_where_it_stopped(
     target = tmp_path / "sharp.zarr"
     if remote:
         target = request.getfixturevalue("bucket") + "/sharp.zarr"
-    address, workers = request.getfixturevalue("cluster")
+    address, workers, _ = request.getfixturevalue("cluster")
     record = tmp_path / "record.jsonl"
     call = command(stack, target, models, "--scheduler", address, "--record", str(record))
     client = subprocess.Popen([sys.executable, "-m", "napari_kpac", *call])
@@ -203,7 +203,7 @@ def test_a_task_that_runs_twice_writes_the_same_bytes(worker, photo, tmp_path):
 def test_a_plane_larger_than_the_budget_is_tiled_in_its_task(worker, tmp_path, monkeypatch):
     monkeypatch.setattr("napari_kpac.engine.job.CHUNKED_SHARE", 0.0)
     monkeypatch.setattr("napari_kpac.images.zarr_target.CHUNK_SIDE_PX", 96)
-    stack = np.random.default_rng(0).integers(0, 255, (2, 200, 260), dtype=np.uint8)
+    stack = np.random.default_rng(0).integers(0, 255, (2, 100, 130), dtype=np.uint8)
     array = zarr.create_array(
         str(tmp_path / "a.zarr"), shape=stack.shape, dtype=stack.dtype, chunks=(1, 64, 64)
     )

@@ -9,19 +9,19 @@ worker does (worker.py).
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import dask
 import distributed
 
+from napari_kpac.batch.client import GO_ON, TaskLimit, open_client, patience_of
 from napari_kpac.batch.files import FileAction, FileInfo, FileTask, error_text
 from napari_kpac.batch.inputs import Item
 from napari_kpac.batch.options import BatchOptions
@@ -33,12 +33,10 @@ from napari_kpac.core.errors import ClusterError, ConfigError
 from napari_kpac.core.progress import Progress
 from napari_kpac.images import RemotePath
 
-TASKS_PER_THREAD = 2
-"""Tasks that are given out at a time: one at work, one waiting."""
 REGISTRATIONS = 3
 """Attempts to reach all workers: one may be going just then."""
-ASK_SECONDS = 2.0
-"""Between questions to the scheduler how many threads there are."""
+WAKE_SECONDS = 0.1
+"""Between looks at the clock while nothing comes."""
 
 
 def cluster_steps(
@@ -47,7 +45,7 @@ def cluster_steps(
     """Process all items on a cluster; the same as in one process otherwise."""
     _check_visible(items)
     path = None if options.record is None else Path(options.record)
-    with TaskRecord(path) as record, _client(options) as client:
+    with TaskRecord(path) as record, open_client(options) as client:
         threads = options.threads
         if threads is None and options.workers:
             threads = max(1, (os.cpu_count() or 1) // options.workers)
@@ -56,10 +54,12 @@ def cluster_steps(
         _register(client, worker)
         try:
             whole = ClusterRun(items, action, worker.name, record, progress)
-            yield from whole.steps(client, options.retries)
+            yield from whole.steps(client, options.retries, patience_of(options))
         finally:
-            with suppress(Exception):  # the scheduler may be gone
-                client.unregister_worker_plugin(worker.name)
+            # Not where the scheduler is gone: dask would wait for another one first.
+            if client.status == "running":
+                with suppress(Exception):
+                    client.unregister_worker_plugin(worker.name)
 
 
 def _register(client: Any, worker: BatchWorker) -> None:
@@ -102,11 +102,14 @@ class ClusterRun:
         self._stacks: set[OpenStack] = set()
         self._files = self._new_files(items)
 
-    def steps(self, client: Any, retries: int) -> Iterator[Progress]:
-        """Give out tasks and take results until nothing is left."""
+    def steps(self, client: Any, retries: int, patience: float) -> Iterator[Progress]:
+        """Give out tasks and take results until nothing is left.
+
+        Raises :class:`ClusterError` where there is no worker for longer than ``patience`` seconds.
+        """
         running = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
         tasks: dict[str, Task] = {}
-        limit = TaskLimit(client)
+        limit = TaskLimit(client, patience)
         try:
             while True:
                 # Together, since a message to the scheduler costs more than a task.
@@ -124,7 +127,7 @@ class ClusterRun:
                     del futures
                 if not tasks:
                     return
-                for future, result in running.next_batch():
+                for future, result in _next_results(running, limit):
                     task = tasks.pop(future.key)
                     future.release()
                     yield from self._take(task, result)
@@ -225,71 +228,17 @@ def _problem(item: Item, result: Any) -> str | None:
     """
     if isinstance(result, TaskResult):
         return result.value.problem if isinstance(result.value, PlaneFailure) else None
+    if isinstance(result, CancelledError):  # nobody but dask cancels tasks here
+        raise ClusterError(f"the connection to the scheduler broke; {GO_ON}") from result
     # Errors of the cluster come as (type, error, traceback).
     return error_text(item, result[1] if isinstance(result, tuple) else result)
 
 
-class TaskLimit:
-    """How many tasks may be out at a time; asks the cluster now and then: workers come and go."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._asked = -ASK_SECONDS
-        self._tasks = 0
-
-    def now(self) -> int:
-        """Return the limit."""
-        if time.monotonic() - self._asked >= ASK_SECONDS:
-            self._asked = time.monotonic()
-            threads = int(sum(self._client.nthreads().values()))
-            self._tasks = TASKS_PER_THREAD * max(1, threads)
-        return self._tasks
-
-
-@contextmanager
-def _worker_environment() -> Iterator[None]:
-    """Start workers, and leave the environment of this process alone."""
-    key = "distributed.nanny.pre-spawn-environ"
-    wanted = dict(dask.config.get(key))
-    before = {name: os.environ.get(name) for name in (*wanted, "PYTHONHASHSEED")}
-    try:
-        with dask.config.set({key: wanted}):
-            yield
-    finally:
-        # To hand its variables to the workers, dask sets them here as well.
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-@contextmanager
-def _client(options: BatchOptions) -> Iterator[Any]:
-    """Connect to a scheduler, or start processes here for the length of the work."""
-    address, timeout = options.scheduler, float(options.wait)
-    if address:
-        try:
-            client = distributed.Client(address, timeout=timeout, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise ClusterError(f"{address}: no scheduler answers ({error})") from error
-        with client:
-            try:
-                if not client.nthreads():
-                    client.wait_for_workers(1, timeout=timeout)
-            except TimeoutError as error:
-                raise ClusterError(f"{address}: this cluster has no workers") from error
-            yield client
-        return
-    with (
-        _worker_environment(),
-        distributed.LocalCluster(
-            n_workers=options.workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,
-            dashboard_address=None,
-            silence_logs=logging.ERROR,
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+def _next_results(running: Any, limit: TaskLimit) -> list[tuple[Any, Any]]:
+    """Wait for results, and for no longer than there is somebody who could bring them."""
+    while not running.has_ready():
+        limit.now()
+        with running.thread_condition:
+            running.thread_condition.wait(WAKE_SECONDS)
+    found: list[tuple[Any, Any]] = running.next_batch()
+    return found

@@ -40,7 +40,9 @@ class BatchOptions:
     scheduler: str | None = option(
         None, "address of a dask scheduler, for example tcp://10.0.0.5:8786"
     )
-    wait: int = option(20, "seconds to wait for the scheduler and its first worker", int)
+    wait: int = option(
+        20, "seconds to wait for the scheduler, and for a worker where there is none", int
+    )
     record: str | None = option(
         None, "on a cluster: file to which a line of JSON is added for every task that ended"
     )
