@@ -203,7 +203,7 @@ def test_a_task_that_runs_twice_writes_the_same_bytes(worker, photo, tmp_path):
 def test_a_plane_larger_than_the_budget_is_tiled_in_its_task(worker, tmp_path, monkeypatch):
     monkeypatch.setattr("napari_kpac.engine.job.CHUNKED_SHARE", 0.0)
     monkeypatch.setattr("napari_kpac.images.zarr_target.CHUNK_SIDE_PX", 96)
-    stack = np.random.default_rng(0).integers(0, 255, (2, 100, 130), dtype=np.uint8)
+    stack = np.random.default_rng(0).integers(0, 255, (2, 140, 180), dtype=np.uint8)
     array = zarr.create_array(
         str(tmp_path / "a.zarr"), shape=stack.shape, dtype=stack.dtype, chunks=(1, 64, 64)
     )

@@ -107,7 +107,7 @@ def _remote_client(options: BatchOptions) -> Iterator[Any]:
         except TimeoutError as error:
             raise ClusterError(
                 f"{address}: this cluster has no workers, after {options.wait} s; do their logs "
-                "say why? If they take long to start, let it --wait longer"
+                "say why? If they take long to start, set wait to more seconds"
             ) from error
         yield client
 
