@@ -179,6 +179,7 @@ def test_every_dialog_of_ours_gives_an_ending(
     qtbot.waitUntil(mixer._controls.isEnabled, timeout=WAIT)
     name(monkeypatch, tmp_path / "look")
     qtbot.mouseClick(mixer._controls.buttons["Save"], LEFT)
+    qtbot.waitUntil((tmp_path / "look.json").exists, timeout=WAIT)
     assert kpac.load_recipe(tmp_path / "look.json").model_name == "tiny"
     blur._kind.value = "variance"
     qtbot.mouseClick(blur._panel.button, LEFT)

@@ -233,7 +233,7 @@ REAL = """
     options = kpac.DeblurOptions(device="cpu", memory="64 GB")
     expected = kpac.deblur(image, net, "cpu", tile=256).image
     told = []
-    for spare in (900, 700, None):
+    for spare in (400, 250, None):
         if spare is not None:
             size = psutil.Process().memory_info().vms + spare * 10**6
             resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))

@@ -346,13 +346,13 @@ def test_resuming_nothing_is_refused(tmp_path):
 
 
 def test_a_loss_that_is_no_number_stops_the_run(options, tmp_path, monkeypatch):
-    from napari_kpac.training import loop
+    from napari_kpac.training import objectives
 
     run = tmp_path / "run"
     steps = train(options(save_every=1), run)
     next(steps)
     before = tensors(run)
-    monkeypatch.setattr(loop, "mean_absolute_error", lambda *_: torch.tensor(float("nan")))
+    monkeypatch.setattr(objectives, "mean_absolute_error", lambda *_: torch.tensor(float("nan")))
     with pytest.raises(TrainingError, match="lower learning rate"):
         next(steps)
     assert all(torch.equal(before[name], tensor) for name, tensor in tensors(run).items())
