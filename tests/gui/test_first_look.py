@@ -61,7 +61,7 @@ def test_a_part_on_screen_appears_in_full_without_the_rest(
 ):
     large = np.tile(image, (14, 14, 1))
     layer = viewer.add_image(large, name="large")
-    viewer.camera.center, viewer.camera.zoom = (400, 500), 12
+    viewer.scene.camera.center, viewer.scene.camera.zoom = (400, 500), 12
     qtbot.waitUntil(lambda: layer.corner_pixels[0].max() > 300, timeout=WAIT)
     open_mixer(viewer, docked, qtbot, large)
     first, second = results[:2]
