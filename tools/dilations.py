@@ -31,7 +31,8 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--output", type=Path, default=TARGET)
     given = parser.parse_args()
-    (image, *_), (radius, *_), _ = scene()
+    layers = {attributes["name"]: pixels for pixels, attributes, *_ in scene()}
+    image, radius = layers["defocused scene"], layers["radius in pixels"]
     with closing(kpac.Session(image, given.model)) as session:
         dilations = session.config.dilations
         whole = session.render()

@@ -46,7 +46,7 @@ def count_flops(make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Cost
         net(*inputs)
     by_module = counter.get_flop_counts()
     transposed = (
-        sum(by_module[f"{type(net).__name__}.{name}"].values())
+        sum(by_module.get(f"{type(net).__name__}.{name}", {}).values())
         for name, module in net.named_modules()
         if isinstance(module, nn.ConvTranspose2d)
     )
