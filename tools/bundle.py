@@ -38,7 +38,7 @@ from napari_kpac.datasets.matching import MANIFEST
 from napari_kpac.evaluation.attention import UpsamplingResult, muting_columns
 from napari_kpac.evaluation.report import SUMMARY
 from napari_kpac.evaluation.sliders import slider_columns
-from napari_kpac.weights import ModelCard, read_network, save_network, tensors_sha256
+from napari_kpac.weights import ModelCard, read_network, save_network
 from napari_kpac.weights.catalogue import BUNDLED as FOLDER
 from napari_kpac.weights.catalogue import SUMS
 from napari_kpac.weights.store import UPSAMPLING
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     net = read_network(given.model)
     what = f"KPAC with {net.config.levels} levels and {net.config.blocks} blocks"
     views = "a dual-pixel pair" if net.config.views == 2 else "one image"
-    sha256 = tensors_sha256(net.state_dict())
+    sha256 = net.card.sha256  # of the tensors as they are stored, checked when they were read
     figures, sliders = _figures(given.measured / SCENES / SUMMARY, sha256)
     for folder, read in FURTHER.items():
         summary = given.measured / folder / SUMMARY
