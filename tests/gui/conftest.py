@@ -6,6 +6,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
+from qtpy.QtTest import QTest
 
 import napari_kpac as kpac
 from napari_kpac.weights import ModelCard, save_network
@@ -70,6 +71,15 @@ def mixer(viewer, docked, tiny_model, image, qtbot):
         assert not renderer.is_alive
 
 
+def choose(box, name):
+    """Choose an entry of a combo box with the keyboard."""
+    box.native.setFocus()
+    steps = box.native.findText(name) - box.native.currentIndex()
+    for _ in range(abs(steps)):
+        QTest.keyClick(box.native, Qt.Key.Key_Down if steps > 0 else Qt.Key.Key_Up)
+    assert box.native.currentText() == name
+
+
 def open_it(widget, qtbot):
     qtbot.mouseClick(widget._open, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(widget._controls.isEnabled, timeout=WAIT)
@@ -92,4 +102,4 @@ def result_of(viewer, name):
     return next(layer for layer in viewer.layers if layer.name == name)
 
 
-__all__ = ["WAIT", "kpac", "open_it", "our_threads", "result_of"]
+__all__ = ["WAIT", "choose", "kpac", "open_it", "our_threads", "result_of"]

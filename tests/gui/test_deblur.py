@@ -9,7 +9,7 @@ from qtpy.QtCore import Qt
 import napari_kpac as kpac
 from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.mixer import MixerWidget
-from tests.gui.conftest import WAIT, result_of
+from tests.gui.conftest import WAIT, choose, result_of
 
 
 @pytest.fixture
@@ -282,12 +282,13 @@ def test_deconvolution_with_the_map_of_a_layer(viewer, widget, qtbot):
 
     blurred = kpac.defocus(data.camera()[100:180, 150:250], 3, "gaussian").image
     sigma = np.full(blurred.shape, 1.5, np.float32)
-    layer = viewer.add_image(blurred, name="cup")
+    viewer.add_image(blurred, name="cup")
     widget._method.value = "map"
     run(qtbot, widget)
     assert "choose the layer of the defocus map" in widget._message.text()
     own = viewer.add_image(sigma, name="sigma")
-    widget._image.value, widget._sigma.value = layer, own
+    choose(widget._image, "cup")
+    widget._sigma.value = own
     assert widget._sigma.visible
     assert not widget._model.visible
     run(qtbot, widget)
@@ -297,3 +298,6 @@ def test_deconvolution_with_the_map_of_a_layer(viewer, widget, qtbot):
     widget._method.value = "jnb"
     assert not widget._sigma.visible
     assert "texture" in widget._about.text()
+    run(qtbot, widget)
+    found = result_of(viewer, "cup (defocus map)").data
+    np.testing.assert_allclose(found, kpac.deblur(blurred, method="jnb").sigma, atol=1e-6)

@@ -6,18 +6,9 @@ from qtpy.QtTest import QTest
 
 import napari_kpac as kpac
 from napari_kpac.widgets.mixer.widget import REOPEN_MS
-from tests.gui.conftest import WAIT, open_it, result_of
+from tests.gui.conftest import WAIT, choose, open_it, result_of
 
 LEFT = Qt.MouseButton.LeftButton
-
-
-def choose(box, name):
-    """Choose an entry of a combo box with the keyboard."""
-    box.native.setFocus()
-    steps = box.native.findText(name) - box.native.currentIndex()
-    for _ in range(abs(steps)):
-        QTest.keyClick(box.native, Qt.Key.Key_Down if steps > 0 else Qt.Key.Key_Up)
-    assert box.native.currentText() == name
 
 
 def is_shown(viewer, name, wanted):
