@@ -32,6 +32,10 @@ from napari_kpac.optics.synthesis import Noise, defocus_batch
 
 CACHE_BYTES = 2 * 10**9
 """Of decoded photographs that are kept."""
+ENLARGED = (1.5, 5.0)
+"""By how much soft crops are enlarged."""
+SOFT_GREY_SHARE = 0.5
+"""Of the grey crops, where there are soft ones."""
 TRIES = 6
 """Places that are looked at for a patch that is sharp in the photograph."""
 
@@ -88,15 +92,18 @@ class Blurring(DefocusOptions, SensorOptions):
     """Share with a random tone curve instead of that of sRGB."""
     colours: float = 0.15
     """Share whose channels are blurred by slightly different radii."""
-    grey: float = 0.125
+    grey: float = 0.2
     """Share without colour; half of those are dark with bright structures."""
+    soft: float = 0.06
+    """Share of the crops in colour that are enlarged, sharp and blurred alike: they are smooth by
+    nature, not out of focus. Of the grey ones it is half, since microscopes sample finely."""
     jpeg: float = 1 / 3
     """Share whose blurred image was compressed as JPEG."""
     dual: bool = False
     """Whether dual-pixel views are made as well."""
 
 
-PLAIN = Blurring(noise_probability=0.0, tones=0.0, colours=0.0, grey=0.0, jpeg=0.0)
+PLAIN = Blurring(noise_probability=0.0, tones=0.0, colours=0.0, grey=0.0, soft=0.0, jpeg=0.0)
 """Blur without what a camera adds, but for mild noise of its sensor."""
 
 
@@ -126,8 +133,12 @@ class Photographs:
         largest = _draw_radius(rng, how, content)
         margin = _margin(largest)
         photo = self.photos[int(rng.integers(len(self.photos)))]
-        sharp = self._patch(photo, size + 2 * margin, how, rng)
-        if rng.uniform() < how.grey:
+        grey, soft = rng.uniform(size=2) < (how.grey, how.soft)
+        if grey and how.soft:
+            soft = rng.uniform() < SOFT_GREY_SHARE
+        enlarged = math.exp(rng.uniform(*np.log(ENLARGED))) if soft else None
+        sharp = self._patch(photo, size + 2 * margin, how, rng, enlarged)
+        if grey:
             sharp = _grey(sharp, rng)
         radius = (
             radius_map((sharp.shape[1], sharp.shape[2]), rng, largest=largest)
@@ -173,12 +184,17 @@ class Photographs:
         )
 
     def _patch(
-        self, photo: Path, size: int, how: Blurring, rng: np.random.Generator
+        self,
+        photo: Path,
+        size: int,
+        how: Blurring,
+        rng: np.random.Generator,
+        enlarged: float | None = None,
     ) -> torch.Tensor:
-        """Cut a sharp patch (3, size, size), made smaller, mirrored and turned."""
+        """Cut a sharp patch (3, size, size), made smaller or enlarged, mirrored and turned."""
         pixels = self._read(photo)
         short = min(pixels.shape[:2])
-        scale = max(rng.uniform(how.shrink, 1), size / short)
+        scale = max(enlarged or rng.uniform(how.shrink, 1), size / short)
         side = min(short, round(size / scale))
         best, found = -1.0, pixels[:side, :side]
         for _ in range(TRIES):

@@ -39,7 +39,7 @@ TRAINING, VALIDATION, REAL, STEERING, NOISE = range(5)
 VALIDATED_RADII_PX = (0.7, 16.0)
 STEERING_KINDS = ("alike", "dilations", "mutes", "patches")
 """Gains that are all alike; one for each dilation; mutes of single branches; a mask alone."""
-ZERO_SHARE = 0.2
+ZERO_SHARE = 0.35
 """Share of the gains that are all alike and 0."""
 MASKED_SHARE = 0.4
 """Share of the other kinds that have a mask as well."""
