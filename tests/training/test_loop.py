@@ -320,6 +320,14 @@ def test_the_second_phase_uses_the_perceptual_loss(options, tmp_path):
     assert any(not torch.equal(results[0][name], results[1][name]) for name in results[0])
 
 
+def test_the_loss_of_frequencies_is_learned_from(options, tmp_path):
+    results = []
+    for weight in (0.0, 1.0):
+        finish(train(options(steps=3, frequency_loss=weight), tmp_path / f"run{weight}"))
+        results.append(tensors(tmp_path / f"run{weight}"))
+    assert any(not torch.equal(results[0][name], results[1][name]) for name in results[0])
+
+
 def test_the_second_phase_without_weights_is_refused_before_the_start(
     options, tmp_path, monkeypatch
 ):

@@ -15,6 +15,7 @@ from napari_kpac.training.losses import (
     PerceptualLoss,
     alpha_targets,
     attention_loss,
+    frequency_error,
     mean_absolute_error,
     vgg_features,
 )
@@ -35,6 +36,17 @@ from napari_kpac.weights import ModelCard, save_network
 
 def test_mean_absolute_error_is_of_the_range():
     assert float(mean_absolute_error(torch.ones(1, 3, 2, 2), -torch.ones(1, 3, 2, 2))) == 1
+
+
+def test_frequencies_of_single_points_and_of_waves():
+    """A point has all frequencies, each with its height over the root of the pixels; a wave two."""
+    nothing = torch.zeros(1, 1, 16, 16)
+    point = nothing.clone()
+    point[..., 5, 7] = 1.0
+    assert float(frequency_error(point, nothing)) == pytest.approx(0.5 / 16)
+    wave = torch.cos(2 * math.pi * 3 * torch.arange(16) / 16).expand(1, 1, 16, 16)
+    # Of 16 x 9 stored frequencies one has an amplitude, of half a wave in each of 256 pixels.
+    assert float(frequency_error(wave, nothing)) == pytest.approx(0.5 * (16 / 2) / (16 * 9))
 
 
 def test_larger_blur_calls_larger_dilations():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
 Views = tuple[Floats, Floats] | None
 Doubles = npt.NDArray[np.float64]
 
-WIENER = {"balance": 0.01}
-RICHARDSON_LUCY = {"iterations": 15}
-UNSHARP = {"radius": 2.0, "amount": 1.0}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "unsharp": {"radius": 2.0, "amount": 1.0},
+    "wiener": {"balance": 0.01, "aperture": "gaussian"},
+    "richardson-lucy": {"iterations": 15, "aperture": "gaussian"},
+}
+"""What each method gains most with on the benchmark (``tools/tune_methods.py``)."""
 MIN_SIGMA_PX = 0.3
 """Below this estimate an image counts as sharp and is left alone."""
 
@@ -123,27 +127,36 @@ def name_models(models: Sequence[str], kind: str) -> list[tuple[str, str]]:
     ]
 
 
-def classical_method(name: MethodName, options: EvaluateOptions) -> Method:
-    """Return a method without a network by its name."""
+def classical_method(
+    name: MethodName, options: EvaluateOptions, settings: Mapping[str, Any] | None = None
+) -> Method:
+    """Return a method without a network by its name; ``settings`` replace those it has."""
     info = find_estimator(name)
     if info is not None:
         return _two_step(info)
+    chosen = SETTINGS[name] if settings is None else settings
     if name == "unsharp":
-        return Method(name, UNSHARP, _unsharp)
+        return Method(name, chosen, partial(_unsharp, **chosen))
     radius = options.radius
     blur = (
-        "Gaussian, its sigma the median of EBDB's map of the image"
+        f"{chosen['aperture']}, its size from the median of EBDB's map of the image"
         if radius is None
         else f"disc of radius {radius:g} px"
     )
-    deconvolve, settings = (
-        (_wiener, WIENER) if name == "wiener" else (_richardson_lucy, RICHARDSON_LUCY)
-    )
+    how = {setting: value for setting, value in chosen.items() if setting != "aperture"}
+    deconvolve = partial(_wiener if name == "wiener" else _richardson_lucy, **how)
 
     def restore(image: Floats, _: Views) -> Floats:
-        return _deconvolved(image, deconvolve, radius)
+        values = np.clip(image, 0, 1).astype(np.float32)
+        if radius is not None:
+            return _deconvolved(values, deconvolve, psf(Aperture("disc"), radius))
+        sigma = float(np.median(defocus_map(values).sigma))
+        if sigma < MIN_SIGMA_PX:
+            return image
+        # A Gaussian's radius is twice its sigma, and a disc of that radius varies as much.
+        return _deconvolved(values, deconvolve, psf(Aperture(chosen["aperture"]), 2 * sigma))
 
-    return Method(name, {**settings, "blur": blur}, restore)
+    return Method(name, {**how, "blur": blur}, restore)
 
 
 def _two_step(
@@ -165,19 +178,18 @@ def _two_step(
     return Method(name or info.name, settings, restore)
 
 
-def _unsharp(image: Floats, _: Views) -> Floats:
+def _unsharp(image: Floats, _: Views, *, radius: float, amount: float) -> Floats:
     """Apply unsharp masking, which costs nothing and knows nothing of the blur."""
-    clipped = np.clip(image, 0, 1)
-    return np.asarray(unsharp_mask(clipped, channel_axis=2, **UNSHARP), np.float32)
+    sharpened = unsharp_mask(np.clip(image, 0, 1), radius, amount, channel_axis=2)
+    return np.asarray(sharpened, np.float32)
 
 
-def _wiener(channel: Doubles, kernel: Doubles) -> Doubles:
-    restored: Doubles = wiener(channel, kernel, **WIENER, clip=False)
+def _wiener(channel: Doubles, kernel: Doubles, *, balance: float) -> Doubles:
+    restored: Doubles = wiener(channel, kernel, balance, clip=False)
     return restored
 
 
-def _richardson_lucy(channel: Doubles, kernel: Doubles) -> Doubles:
-    iterations = RICHARDSON_LUCY["iterations"]
+def _richardson_lucy(channel: Doubles, kernel: Doubles, *, iterations: int) -> Doubles:
     restored: Doubles = richardson_lucy(
         channel, kernel, iterations, clip=False, filter_epsilon=1e-6
     )
@@ -185,24 +197,16 @@ def _richardson_lucy(channel: Doubles, kernel: Doubles) -> Doubles:
 
 
 def _deconvolved(
-    image: Floats, deconvolve: Callable[[Doubles, Doubles], Doubles], radius: float | None
+    image: Floats, deconvolve: Callable[[Doubles, Doubles], Doubles], kernel: Doubles
 ) -> Floats:
     """Deconvolve each channel with one kernel; the image is mirrored at its border."""
-    values = np.clip(image.astype(np.float64), 0, 1)
-    if radius is not None:
-        kernel = np.array(psf(Aperture("disc"), radius))
-    else:
-        sigma = float(np.median(defocus_map(values.astype(np.float32)).sigma))
-        if sigma < MIN_SIGMA_PX:
-            return image
-        # A Gaussian's radius is twice its sigma.
-        kernel = np.array(psf(Aperture("gaussian"), 2 * sigma))
     if kernel.size == 1:
         return image
-    reach = min(2 * kernel.shape[0], *(side - 1 for side in values.shape[:2]))
-    wide = np.pad(values, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
+    reach = min(2 * kernel.shape[0], *(side - 1 for side in image.shape[:2]))
+    wide = np.pad(image, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
     channels = [
-        deconvolve(np.ascontiguousarray(channel), kernel) for channel in np.moveaxis(wide, 2, 0)
+        deconvolve(np.ascontiguousarray(channel, np.float64), np.array(kernel))
+        for channel in np.moveaxis(wide, 2, 0)
     ]
     restored: Floats = np.stack(channels, axis=2)[reach:-reach, reach:-reach].astype(np.float32)
     return restored

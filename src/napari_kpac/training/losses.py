@@ -38,6 +38,16 @@ def mean_absolute_error(output: Tensor, sharp: Tensor) -> Tensor:
     return (output - sharp).abs().mean() / 2
 
 
+def frequency_error(output: Tensor, sharp: Tensor) -> Tensor:
+    """Return the mean absolute error of the Fourier transforms, in the units of the images'.
+
+    An error that is spread over an image and one that is at a single place count alike, so fine
+    detail, of which a blurred image has little, counts for more.
+    """
+    difference: Tensor = torch.fft.rfft2((output - sharp) / 2, norm="ortho").abs().mean()
+    return difference
+
+
 def alpha_targets(radius: Tensor, dilations: int) -> Tensor:
     """Return the target of every alpha (B, dilations, h, w) for radii (B, 1, h, w) in pixels.
 

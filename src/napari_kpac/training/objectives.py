@@ -20,7 +20,12 @@ from napari_kpac.training.defocus import (
     validate_radius,
 )
 from napari_kpac.training.examples import Data, Examples
-from napari_kpac.training.losses import PerceptualLoss, attention_loss, mean_absolute_error
+from napari_kpac.training.losses import (
+    PerceptualLoss,
+    attention_loss,
+    frequency_error,
+    mean_absolute_error,
+)
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import Processes
 from napari_kpac.training.validation import Scores, attention_shape, figure_names, run, validate
@@ -39,7 +44,7 @@ class Learned(NamedTuple):
 
 
 class Deblurring:
-    """Images are learned: by the mean absolute error, attention and features of VGG-19."""
+    """Images are learned: by their pixels, frequencies, attention and features of VGG-19."""
 
     def __init__(self, net: nn.Module, perceptual: PerceptualLoss | None) -> None:
         self.attention = attention_shape(net)
@@ -54,7 +59,10 @@ class Deblurring:
         with processes.computing():
             output = run(learner, examples, alphas)
         output = output.float()
-        loss = error = mean_absolute_error(output, examples.target())
+        target = examples.target()
+        loss = error = mean_absolute_error(output, target)
+        if options.frequency_loss:
+            loss = loss + options.frequency_loss * frequency_error(output, target)
         if options.attention_loss and all(self.attention):
             loss = loss + options.attention_loss * attention_loss(alphas, examples.radius)
         if self._perceptual is not None and options.perceptual:
