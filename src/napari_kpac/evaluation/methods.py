@@ -33,6 +33,8 @@ Doubles = npt.NDArray[np.float64]
 WIENER = {"balance": 0.01}
 RICHARDSON_LUCY = {"iterations": 15}
 UNSHARP = {"radius": 2.0, "amount": 1.0}
+MAP = "defocus map"
+"""Of the settings of a method in two steps: which estimator's."""
 MIN_SIGMA_PX = 0.3
 """Below this estimate an image counts as sharp and is left alone."""
 
@@ -167,7 +169,7 @@ def _two_step(
         sigma = fitting_blur(finish(estimator.estimate(unit)))
         return np.asarray(two_step(unit, options, sigma=sigma).image, np.float32)
 
-    settings = {"method": "two-step", "defocus map": info.label, **asdict(options)}
+    settings = {"method": "two-step", MAP: info.label, **asdict(options)}
     if estimator.model_sha256:
         settings |= {"model": model, "sha256": estimator.model_sha256}
     return Method(name or info.name, settings, restore)
