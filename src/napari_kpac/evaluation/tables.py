@@ -87,7 +87,8 @@ def tables_of(found: Evaluation) -> list[Table]:
         tables += _by_radius(lines)
     if found.options.sliders:
         tables += _sliders(lines)
-    return [*tables, _paper_quality(found)]
+    # Where nothing is sharp, say, nothing can be told from it: a table without rows says nothing.
+    return [*(table for table in tables if table.rows), _paper_quality(found)]
 
 
 def _table(
@@ -259,7 +260,8 @@ def _paper_quality(found: Evaluation) -> Table:
         rows,
         f"{ON_DPDD}, SSIM of preset paper; ours are of {kinds[options.kind]}, split "
         f"{options.split}, SSIM of preset {options.ssim}. Compare them only on the same data and "
-        "preset",
+        "preset. DMENet is measured where a model of it is among those compared; DPDNet has no "
+        "weights here",
     )
 
 
