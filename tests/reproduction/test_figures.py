@@ -43,6 +43,8 @@ def test_cost_is_measured_in_a_process_for_each_network(capsys):
     table = costing.cost_table([costing.CostRow(**row) for row in rows.values()])
     assert [cells[0] for cells in table.rows] == chosen
     assert table.rows[3][1:6] == ("-",) * 5
+    fastest = min(rows[label]["cpu_seconds"] for label in chosen[:2])
+    assert table.rows[3][8] == f"{rows['JNB']['cpu_seconds'] / fastest:.2f}"
 
 
 def test_everything_is_measured_unless_something_is_named(capsys):

@@ -268,7 +268,8 @@ def cost_steps(
 
 def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
     """Return cost as it was measured here beside the paper's."""
-    least = min(row.cpu_seconds for row in rows)
+    networks = [row for row in rows if row.parameters is not None]
+    least = min(row.cpu_seconds for row in networks or rows)
     return Table(
         f"Cost, measured here at {size[1]}x{size[0]}",
         (
@@ -296,7 +297,7 @@ def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
         "of counting leaves the transposed convolutions out; DPDNet is counted on its published "
         "code; DMENet, EBDB and JNB estimate the defocus map alone, without the deconvolution that "
         "follows, the last two on a photograph. CPU "
-        "seconds are of all threads together, and the ratio is theirs. Peak is the whole process, "
+        "seconds are of all threads together, and the ratio is theirs, to the fastest network. Peak is the whole process, "
         "torch included; forward is what a run adds to the loaded network and input.",
     )  # fmt: skip
 
