@@ -8,7 +8,7 @@ from skimage.metrics import peak_signal_noise_ratio as psnr
 import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.images import read_image, write_image
-from napari_kpac.optics import Aperture, sparsity_map
+from napari_kpac.optics import TWO_STEP_SETTINGS, Aperture, sparsity_map, two_step
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,9 @@ def test_a_map_of_ones_own_is_what_is_removed(sharp, blurred):
         ("map", -1.0, "below 0"),
         ("map", np.zeros((3, 3)), "shape"),
         ("map", np.nan, "NaN"),
-        ("map", "wide", "real numbers"),
+        ("map", ["wide"], "real numbers"),
+        ("map", "wide.tif", "no such file"),
+        ("map", "wide.npy", "cannot be read"),
     ],
 )
 def test_bad_maps_are_refused(blurred, method, sigma, words):
@@ -145,6 +147,34 @@ def test_a_map_from_a_file(blurred, tmp_path, capsys):
         assert main([*call, "--sigma-map", str(tmp_path / name)]) == 0
         expected = kpac.deblur(blurred, method="map", sigma=factor).image
         assert np.array_equal(read_image(tmp_path / "out.png"), expected)
+
+
+def test_a_map_from_a_file_in_python(blurred, tmp_path):
+    sigma = np.full(blurred.shape[:2], 1.5, np.float32)
+    expected = kpac.deblur(blurred, method="map", sigma=sigma).image
+    np.save(tmp_path / "sigma.npy", sigma)
+    write_image(tmp_path / "sigma.tif", sigma)
+    for name in (str(tmp_path / "sigma.npy"), tmp_path / "sigma.tif"):
+        assert np.array_equal(kpac.deblur(blurred, method="map", sigma=name).image, expected)
+
+
+def test_the_settings_of_the_literature(blurred, tmp_path):
+    unit = (blurred / 255).astype(np.float32)
+    made = {}
+    for name, settings in TWO_STEP_SETTINGS.items():
+        made[name] = kpac.deblur(blurred, method="map", sigma=1.5, deconvolution=name)
+        plain = two_step(unit, settings, sigma=1.5).image
+        np.testing.assert_allclose(made[name].image, 255 * plain, atol=0.51)
+    assert not np.array_equal(made["default"].image, made["paper"].image)
+    assert made["paper"].recipe.to_dict()["options"]["deconvolution"] == "paper"
+    with pytest.raises(kpac.KpacError, match="deconvolution='best': must be one of"):
+        kpac.deblur(blurred, method="ebdb", deconvolution="best")
+    write_image(tmp_path / "in.png", blurred)
+    np.save(tmp_path / "sigma.npy", np.float32(1.5))
+    call = ["deblur", str(tmp_path / "in.png"), "-o", str(tmp_path / "out.png"), "--method", "map"]
+    call += ["--sigma-map", str(tmp_path / "sigma.npy")]
+    assert main([*call, "--deconvolution", "paper"]) == 0
+    assert np.array_equal(read_image(tmp_path / "out.png"), made["paper"].image)
 
 
 def test_estimating_can_be_cancelled_and_tells_its_progress(blurred):

@@ -297,7 +297,40 @@ def test_deconvolution_with_the_map_of_a_layer(viewer, widget, qtbot):
     assert "cup (defocus map)" not in [each.name for each in viewer.layers]
     widget._method.value = "jnb"
     assert not widget._sigma.visible
+    assert not widget._sigma_file.visible
     assert "texture" in widget._about.text()
     run(qtbot, widget)
     found = result_of(viewer, "cup (defocus map)").data
     np.testing.assert_allclose(found, kpac.deblur(blurred, method="jnb").sigma, atol=1e-6)
+
+
+def test_deconvolution_with_the_map_of_a_file_and_the_settings_of_the_literature(
+    viewer, widget, qtbot, tmp_path
+):
+    from skimage import data
+
+    blurred = kpac.defocus(data.camera()[100:180, 150:250], 3, "gaussian").image
+    sigma = np.full(blurred.shape, 1.5, np.float32)
+    np.save(tmp_path / "sigma.npy", sigma)
+    viewer.add_image(blurred, name="cup")
+    assert not widget._deconvolution.visible
+    widget._method.value = "map"
+    assert widget._sigma_file.visible
+    assert widget._deconvolution.visible
+    widget._sigma_file.line_edit.value = str(tmp_path / "nothing.npy")
+    run(qtbot, widget)
+    assert "cannot be read" in widget._message.text()
+    widget._sigma_file.line_edit.value = str(tmp_path / "sigma.npy")
+    for name in ("default", "paper"):
+        widget._deconvolution.value = name
+        run(qtbot, widget)
+        expected = kpac.deblur(blurred, method="map", sigma=sigma, deconvolution=name).image
+        result = result_of(viewer, "cup (deblurred)")
+        assert np.array_equal(result.data, expected)
+        assert result.metadata["napari_kpac"]["options"]["deconvolution"] == name
+    # A layer that is chosen comes before the file.
+    own = viewer.add_image(np.zeros_like(sigma), name="nothing to remove")
+    choose(widget._image, "cup")
+    widget._sigma.value = own
+    run(qtbot, widget)
+    assert np.array_equal(result_of(viewer, "cup (deblurred)").data, blurred)

@@ -8,6 +8,7 @@ from skimage.metrics import peak_signal_noise_ratio
 
 from napari_kpac import KpacError
 from napari_kpac.optics import (
+    TWO_STEP_SETTINGS,
     Aperture,
     TwoStepOptions,
     deconvolve,
@@ -127,6 +128,27 @@ def test_two_steps_with_the_true_map_gain_a_decibel(scene):
     result = two_step(made.image, sigma=np.abs(made.radius) / 2)
     assert result.image.dtype == np.uint8
     assert psnr(sharp, result.image, 255) > psnr(sharp, made.image, 255) + 1
+
+
+def test_the_literature_has_as_many_levels_as_bins():
+    settings = TWO_STEP_SETTINGS["paper"]
+    assert (settings.exponent, settings.weight, settings.levels) == (1.5, 16.8, 32)
+    image = data.camera()[:64, :64]
+    sigma = np.linspace(0.5, 1.5, image.size).reshape(image.shape)
+    # Thirty-two bins of a range of one pixel are closer than ours may be.
+    assert len(list(restore_steps(image, settings, sigma=sigma))) == 32
+    assert len(list(restore_steps(image, TWO_STEP_SETTINGS["default"], sigma=sigma))) == 8
+    # Equal values are one level, whatever the quantiles say.
+    assert len(list(restore_steps(image, settings, sigma=np.ones(image.shape)))) == 1
+
+
+def test_values_can_be_deconvolved_as_they_are():
+    image = data.camera()[:64, :64].astype(np.float32) / 255
+    settings = TWO_STEP_SETTINGS["paper"]
+    found = two_step(image, settings, sigma=1.0).image
+    kernel = psf(Aperture("gaussian"), 2.0)
+    expected = deconvolve(image, kernel, exponent=1.5, weight=16.8)
+    np.testing.assert_allclose(found, np.clip(expected, 0, 1), atol=1e-6)
 
 
 def test_two_steps_with_the_estimated_map_gain_something(scene):

@@ -49,7 +49,7 @@ from napari_kpac.images import (
     RemotePath,
     description_of,
     local_file,
-    read_image,
+    read_values,
     start_image,
     write_image,
     write_map,
@@ -138,7 +138,7 @@ def deblur_files(
         options,
         modulation,
         batch,
-        sigma=None if sigma_map is None else read_sigma(local_file(sigma_map)),
+        sigma=None if sigma_map is None else read_values(local_file(sigma_map)),
         environment=None if recipe is None else recipe.environment,
         defocus_map=None if defocus_map is None else local_file(defocus_map),
     )
@@ -162,16 +162,6 @@ def attention_files(
     items = plan_items(inputs, output, left, right, suffixes=(), suffix=suffix)
     action = AttentionAction.prepare(options, batch=batch)
     return (yield from run_steps(items, action, batch))
-
-
-def read_sigma(path: Path) -> Array:
-    """Read a defocus map: the blur in pixels of sigma, as a grey image or a stack."""
-    if path.suffix.lower() == ".npy":
-        try:
-            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-        except (OSError, ValueError) as error:
-            raise FileError(f"{path}: cannot be read as a NumPy array ({error})") from error
-    return read_image(path)
 
 
 DeblurredPlane = tuple[Recipe, Mapping[tuple[int, ...], Array], Array | None]

@@ -26,6 +26,7 @@ from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.estimators import ESTIMATOR_NAMES
 
 if TYPE_CHECKING:
+    from napari_kpac.evaluation import EvaluateOptions
     from napari_kpac.evaluation.tables import Table
     from napari_kpac.reproduction import CountRow, Figure
 
@@ -39,6 +40,9 @@ EXPERIMENTS = {
     "all": "everything that can be reproduced, in one report",
 }
 PAIR_KINDS = ("dpdd", "pairs", "synthetic")
+DETECTION_KINDS = ("cuhk", "synthetic")
+MODELS = ("kpac-2level", "kpac-3level")
+"""Models that stand for the paper's."""
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -81,23 +85,29 @@ def register(commands: Commands) -> None:
         help="model of an estimator that is a network; without one it is left out",
     )
     estimators.add_argument("--device", default="auto", help="default: auto")
-    for name, kinds, summary in (
-        ("comparison", PAIR_KINDS, "compare all methods of the paper's table of deblurring"),
-        ("detection", ("cuhk",), "compare all measures of the paper's table of blur detection"),
-    ):
-        command = add(name, _comparison, summary, "--root data -o report")
-        command.add_argument("--root", required=True, metavar="DIR", help="folder of the data")
-        command.add_argument(
-            "--dataset", choices=kinds, default=kinds[0], help=f"default: {kinds[0]}"
-        )
-        command.add_argument("--split", help="default: test of dpdd, else val")
-        command.add_argument("--limit", type=int, help="use only the first images")
-        command.add_argument(
-            "--model", action="append", help="a model, once for each (default: kpac-2level, "
-            "kpac-3level)",
-        )  # fmt: skip
-        command.add_argument("--device", default="auto", help="default: auto")
-        _add_output(command, "folder for results and report; what was stopped goes on")
+    comparison = add(
+        "comparison",
+        _comparison,
+        "compare all methods of the paper's table of deblurring, two-step ones with the "
+        "literature's settings of deconvolution",
+        "--root dpdd -o report",
+    )
+    _add_comparison(comparison, PAIR_KINDS)
+    comparison.add_argument(
+        "--dual",
+        action="store_true",
+        help="the data has dual-pixel views: compare kpac-dual as well",
+    )
+    detection = add(
+        "detection",
+        _detection,
+        "compare all measures of the paper's table of blur detection",
+        "--root cuhk --blurred white -o report",
+    )
+    _add_comparison(detection, DETECTION_KINDS)
+    detection.add_argument(
+        "--blurred", choices=("white", "black"), help="cuhk: what the masks show blurred pixels as"
+    )
     add("flops", _flops, "count FLOPs at 1280x720, the paper's way and in full")
     kernels = add(
         "inverse-kernels",
@@ -115,7 +125,7 @@ def register(commands: Commands) -> None:
     cost = add(
         "cost",
         _cost,
-        "measure time and memory of the paper's networks here, and count the rest",
+        "measure time and memory of the paper's networks and estimators here, and count the rest",
         "--size 1280x720",
     )
     cost.add_argument(
@@ -123,6 +133,12 @@ def register(commands: Commands) -> None:
     )
     cost.add_argument(
         "--repeats", type=int, default=3, help="the best time counts (default: %(default)s)"
+    )
+    cost.add_argument(
+        "--network",
+        action="append",
+        metavar="LABEL",
+        help="measure only this, as the table calls it; once for each (default: all)",
     )
     for name, run, what in (
         ("attention", _attention, "an image and every alpha of every block"),
@@ -143,6 +159,20 @@ def register(commands: Commands) -> None:
     for name, summary in EXPERIMENTS.items():
         train = _all if name == "all" else _experiment(name)
         _add_training(add(name, train, summary, f"--root photos --budget 60m -o {name}"))
+
+
+def _add_comparison(command: argparse.ArgumentParser, kinds: tuple[str, ...]) -> None:
+    command.add_argument("--root", required=True, metavar="DIR", help="folder of the data")
+    command.add_argument("--dataset", choices=kinds, default=kinds[0], help=f"default: {kinds[0]}")
+    command.add_argument("--split", help="default: test of dpdd, else val")
+    command.add_argument("--limit", type=int, help="use only the first images or photographs")
+    command.add_argument(
+        "--model",
+        action="append",
+        help=f"a model, a DMENet too; once for each (default: {', '.join(MODELS)})",
+    )
+    command.add_argument("--device", default="auto", help="default: auto")
+    _add_output(command, "folder for results and report; what was stopped goes on")
 
 
 def _add_output(command: argparse.ArgumentParser, text: str) -> None:
@@ -211,28 +241,58 @@ def _estimators(given: argparse.Namespace) -> None:
 
 
 def _comparison(given: argparse.Namespace) -> None:
-    from napari_kpac.evaluation import EvaluateOptions, evaluate
+    from napari_kpac.evaluation import EvaluateOptions
     from napari_kpac.evaluation.options import METHODS
-    from napari_kpac.evaluation.tables import tables_of
 
-    estimators = tuple(name for name in METHODS if name in ESTIMATOR_NAMES)
+    models = (*MODELS, "kpac-dual") if given.dual else MODELS
     options = EvaluateOptions(
         kind=given.dataset,
         root=given.root,
         split=given.split or ("test" if given.dataset == "dpdd" else "val"),
-        model=tuple(given.model or ("kpac-2level", "kpac-3level")),
-        method=() if given.dataset == "cuhk" else estimators,
-        ssim="default" if given.dataset == "cuhk" else "paper",
+        model=tuple(given.model or models),
+        method=tuple(name for name in METHODS if name in ESTIMATOR_NAMES),
+        deconvolution="paper",
+        ssim="paper",
+        dual=given.dual,
         limit=given.limit,
         device=given.device,
     )
-    found = show(evaluate(options, given.output), "compare", "result")
+    _evaluate(given, options, given.output)
+
+
+def _detection(given: argparse.Namespace) -> None:
+    from napari_kpac.evaluation import EvaluateOptions
+    from napari_kpac.reproduction.masks import write_masks_steps
+
+    root, blurred, output = given.root, given.blurred, given.output
+    if given.dataset == "synthetic":
+        root, blurred = output / "images", "white"
+        steps = write_masks_steps(Path(given.root), given.split or "val", root, given.limit)
+        show(steps, "blur", "image")
+    elif given.split is not None:
+        raise ConfigError("cuhk has no splits: leave the split out")
+    options = EvaluateOptions(
+        kind="cuhk",
+        root=str(root),
+        model=tuple(given.model or MODELS),
+        blurred=blurred,
+        limit=given.limit if given.dataset == "cuhk" else None,
+        device=given.device,
+    )
+    _evaluate(given, options, output)
+
+
+def _evaluate(given: argparse.Namespace, options: EvaluateOptions, output: Path) -> None:
+    from napari_kpac.evaluation import evaluate
+    from napari_kpac.evaluation.tables import tables_of
+
+    found = show(evaluate(options, output), "compare", "result")
     if given.json:
         lines = [line.to_dict() for line in found.lines]
         print_json({"options": options.to_dict(), "lines": lines})
         return
     print_tables(tables_of(found))
-    print(f"\nWrote {(given.output / 'report.html').resolve()}")
+    print(f"\nWrote {(output / 'report.html').resolve()}")
 
 
 def _estimator_model(text: str) -> tuple[str, str]:
@@ -254,9 +314,9 @@ def _print_counts(
 
 
 def _cost(given: argparse.Namespace) -> None:
-    from napari_kpac.reproduction.cost import cost_steps, cost_table
+    from napari_kpac.reproduction.cost import MEASURED, cost_steps, cost_table
 
-    rows = show(cost_steps(given.size, given.repeats), "cost", "network")
+    rows = show(cost_steps(given.size, given.repeats, given.network or MEASURED), "cost", "network")
     if given.json:
         print_json([asdict(row) for row in rows])
     else:

@@ -24,6 +24,8 @@ Tile = int | Literal["auto"] | None
 Memory = int | str | None
 Precision = Literal["float32", "mixed"]
 ThresholdRule = Literal["midrange", "mean", "otsu", "fixed"]
+Deconvolution = Literal["default", "paper"]
+"""Settings of the deconvolution with a defocus map: ours, or those of the literature."""
 ExportFormat = Literal["bioimageio", "onnx", "torchscript"]
 """What a model can be exported as."""
 MapKind = Literal["png8", "png16", "tiff", "npy", "overlay"]
@@ -38,6 +40,10 @@ SOURCES = ("mixture", "variance", *ESTIMATOR_NAMES)
 METHODS = ("kpac", *ESTIMATOR_NAMES, "map")
 """How an image can be deblurred: by the network, or by deconvolution with the map of an estimator
 or with a map of one's own."""
+DECONVOLUTION_HELP = (
+    "settings of the deconvolution with a defocus map: default, or paper (those of the literature: "
+    "exponent 1.5, weight 16.8, 32 levels at quantiles; smoother)"
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ALPHA = re.compile(r"alpha([1-9][0-9]?)?")
@@ -320,11 +326,15 @@ class DeblurOptions(ImageOptions):
         "kpac (the network), or deconvolution with a defocus map: that of an estimator "
         f"({', '.join(ESTIMATOR_NAMES)}) or your own (map)",
     )
+    deconvolution: Deconvolution = option(
+        "default", DECONVOLUTION_HELP, choices=get_args(Deconvolution)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.method not in METHODS:
             raise ConfigError(f"method={self.method!r}: must be one of {', '.join(METHODS)}")
+        check_values(self)
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,15 @@ def deblur(
         Where to put the result: anything of the image's shape that can be assigned to.
     sigma
         With ``method="map"``: the blur in pixels of sigma, which is half the radius of a disc. One
-        number, a map (H, W), or one map for each slice.
+        number, a map (H, W), one map for each slice, or the name of a file of them: a float TIFF
+        or ``.npy``.
     options
         All options at once; keywords that are given as well replace its fields.
     **fields
         Further fields of :class:`DeblurOptions`: range, rgb, channel_axis, rgb_channels,
         precision, and method: ``kpac``, the name of an estimator of defocus (``ebdb``, ``jnb``)
-        whose map is used for deconvolution, or ``map`` for deconvolution with ``sigma``.
+        whose map is used for deconvolution, or ``map`` for deconvolution with ``sigma``; and
+        deconvolution: ``default``, or ``paper`` for the settings of the literature.
 
     Returns
     -------

@@ -20,7 +20,7 @@ from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.engine.backend import Backend
 from napari_kpac.network import DMENet
 from napari_kpac.network.dmenet import sigma_of
-from napari_kpac.optics.pixels import Floats
+from napari_kpac.optics.pixels import Floats, to_unit
 
 BYTES_PER_PIXEL = 32
 """Memory of a forward pass for each pixel of a tile and each channel of the first level."""
@@ -57,8 +57,11 @@ def defocus_steps(image: Floats, net: DMENet, memory: Memory = None) -> Steps[Fl
     ------
     DeviceError
         If the budget is too small for the smallest tile.
+    ImageError
+        If the image is of another kind, or smaller than 2x2 pixels.
     """
     device = next(net.parameters()).device
+    image = to_unit(image)
     height, width = image.shape[:2]
     multiple = net.config.multiple
     padded = np.pad(

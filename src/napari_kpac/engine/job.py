@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from itertools import count
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -67,7 +68,8 @@ from napari_kpac.engine.pixels import (
 from napari_kpac.engine.recipe import PlaneResult, Recipe, check_image, recorded_plan
 from napari_kpac.engine.stages import Bands, Stages
 from napari_kpac.engine.tiling import Plan, TimeCost, make_plan
-from napari_kpac.optics.deconvolution import fitting_blur, restore_steps
+from napari_kpac.images import read_values
+from napari_kpac.optics.deconvolution import TWO_STEP_SETTINGS, fitting_blur, restore_steps
 from napari_kpac.optics.pixels import Floats, check_map
 from napari_kpac.weights.store import IMPORTED, UPSAMPLING, ModelCard
 
@@ -378,8 +380,8 @@ class ClassicalJob:
     """The same for the methods in two steps: a defocus map, then deconvolution; no attention.
 
     Takes all that a :class:`Job` takes, and ``sigma``, the defocus map of method ``map``: the blur
-    in pixels of sigma as one number, a map (H, W), or one map for each slice. What only concerns
-    the network is ignored.
+    in pixels of sigma as one number, a map (H, W), one map for each slice, or a file of them. What
+    only concerns the network is ignored.
     """
 
     scale = 1
@@ -432,7 +434,9 @@ class ClassicalJob:
 
         sigma = yield from self._sigma_of(plane, unit.astype(np.float32))
         percent = partial(_in_percent, ESTIMATING_STEPS, CLASSICAL_STEPS)
-        found = yield from relay(restore_steps(unit.astype(np.float32), sigma=sigma), percent)
+        settings = TWO_STEP_SETTINGS[self.options.deconvolution]
+        steps = restore_steps(unit.astype(np.float32), settings, sigma=sigma)
+        found = yield from relay(steps, percent)
         change = 2 * (np.asarray(found.image, np.float32) - unit)
         change = change.reshape(*change.shape[:2], reader.channels)
         residual = torch.from_numpy(change).permute(2, 0, 1)[None].expand(1, 3, -1, -1)
@@ -483,7 +487,7 @@ def check_sigma(options: DeblurOptions, sigma: Any, layout: Layout) -> Floats:
         )
     if sigma is None:
         return np.empty((0, 0), np.float32)
-    given = np.asarray(sigma)
+    given = np.asarray(read_values(Path(sigma)) if isinstance(sigma, str | Path) else sigma)
     leading = layout.leading if layout.rgb_channels is None else ()
     whole = (*leading, *layout.size)
     blur = check_map(given, whole if given.ndim > 2 else layout.size, "defocus map")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,11 @@ from skimage.filters import unsharp_mask
 from skimage.restoration import richardson_lucy, wiener
 
 from napari_kpac.core.estimators import ESTIMATORS, EstimatorInfo, find_estimator
+from napari_kpac.core.options import Deconvolution
 from napari_kpac.core.progress import finish
 from napari_kpac.datasets.pairs import Floats
 from napari_kpac.evaluation.options import EvaluateOptions, MethodName
-from napari_kpac.optics import Aperture, defocus_map, psf, two_step
+from napari_kpac.optics import TWO_STEP_SETTINGS, Aperture, defocus_map, psf, two_step
 from napari_kpac.optics.deconvolution import fitting_blur
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "richardson-lucy": {"iterations": 15, "aperture": "gaussian"},
 }
 """What each method gains most with on the benchmark (``tools/tune_methods.py``)."""
+MAP = "defocus map"
+"""Of the settings of a method in two steps: which estimator's."""
 MIN_SIGMA_PX = 0.3
 """Below this estimate an image counts as sharp and is left alone."""
 
@@ -102,10 +105,12 @@ def load_models(models: Sequence[str], device: str) -> list[ModelMethod]:
     return [ModelMethod(model, device, name) for name, model in name_models(models, "kpac")]
 
 
-def load_estimators(models: Sequence[str], device: str) -> list[Method]:
+def load_estimators(
+    models: Sequence[str], device: str, deconvolution: Deconvolution
+) -> list[Method]:
     """Load the models that estimate defocus, as methods that deconvolve with their maps."""
     return [
-        _two_step(info, model, device, name)
+        _two_step(info, deconvolution, model, device, name)
         for info in ESTIMATORS
         if info.needs_model
         for name, model in name_models(models, info.name)
@@ -133,7 +138,7 @@ def classical_method(
     """Return a method without a network by its name; ``settings`` replace those it has."""
     info = find_estimator(name)
     if info is not None:
-        return _two_step(info)
+        return _two_step(info, options.deconvolution)
     chosen = SETTINGS[name] if settings is None else settings
     if name == "unsharp":
         return Method(name, chosen, partial(_unsharp, **chosen))
@@ -160,19 +165,24 @@ def classical_method(
 
 
 def _two_step(
-    info: EstimatorInfo, model: str = "default", device: str = "auto", name: str = ""
+    info: EstimatorInfo,
+    deconvolution: Deconvolution,
+    model: str = "default",
+    device: str = "auto",
+    name: str = "",
 ) -> Method:
     """Return the method that estimates a defocus map and deconvolves once per level of blur."""
     from napari_kpac.engine.estimators import prepare_estimator
 
     estimator = prepare_estimator(info.name, model, device)
+    options = TWO_STEP_SETTINGS[deconvolution]
 
     def restore(image: Floats, _: Views) -> Floats:
         unit = np.clip(image, 0, 1).astype(np.float32)
         sigma = fitting_blur(finish(estimator.estimate(unit)))
-        return np.asarray(two_step(unit, sigma=sigma).image, np.float32)
+        return np.asarray(two_step(unit, options, sigma=sigma).image, np.float32)
 
-    settings = {"method": "two-step", "defocus map": info.label}
+    settings = {"method": "two-step", MAP: info.label, **asdict(options)}
     if estimator.model_sha256:
         settings |= {"model": model, "sha256": estimator.model_sha256}
     return Method(name or info.name, settings, restore)

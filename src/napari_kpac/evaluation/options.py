@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from napari_kpac.core.errors import ConfigError
 from napari_kpac.core.estimators import ESTIMATORS
-from napari_kpac.core.options import option, parse_numbers
+from napari_kpac.core.options import DECONVOLUTION_HELP, Deconvolution, option, parse_numbers
 from napari_kpac.datasets.options import DataOptions
 
 MethodName = str
@@ -45,6 +45,9 @@ class EvaluateOptions(DataOptions):
         (), f"a method without a network: {', '.join(METHODS)}; once for each", check_method,
         many=True,
     )  # fmt: skip
+    deconvolution: Deconvolution = option(
+        "default", DECONVOLUTION_HELP, choices=get_args(Deconvolution)
+    )
     radius: float | None = option(
         None,
         "radius in pixels of the disc that wiener and richardson-lucy take as the blur; by "

@@ -69,8 +69,9 @@ NOISE = {
 }
 """PSNR by the noise's sigma in percent."""
 
+ALPHA_1 = "alpha_1 of block 1, enlarged 4 times"
 DETECTION = {
-    "alpha_1 of block 1, enlarged 4 times": {"F-measure": 0.832, "accuracy": 0.784},
+    ALPHA_1: {"F-measure": 0.832, "accuracy": 0.784},
     "EBDB": {"F-measure": 0.839, "accuracy": 0.765},
 }
 """On 200 images of CUHK; how the paper defines its F-measure it does not say."""

@@ -109,7 +109,7 @@ class PairStudy(Study):
                     f"the model {model.name} needs dual-pixel views; choose data that has them"
                     " and say so (dual), or leave the model out"
                 )
-        estimators = load_estimators(options.model, options.device)
+        estimators = load_estimators(options.model, options.device, options.deconvolution)
         classical = [classical_method(name, options) for name in options.method]
         self.methods = [INPUT, *models, *estimators, *classical]
         count = len(self.pairs)
@@ -244,7 +244,7 @@ class BlurStudy(Study):
         self._measures = list(measures.values())
         count = min(len(self.data), options.limit or len(self.data))
         images = [self.data.name(number) for number in range(count)]
-        estimators = load_estimators(options.model, options.device)
+        estimators = load_estimators(options.model, options.device, options.deconvolution)
         settings = {each.name: dict(each.settings) for each in (*models, *estimators)}
         super().__init__(options, images, list(measures), (0.0,), settings)
         self.columns = [

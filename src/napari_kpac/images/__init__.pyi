@@ -13,6 +13,7 @@ from .formats import list_images as list_images
 from .formats import open_image as open_image
 from .formats import read_image as read_image
 from .formats import read_mask as read_mask
+from .formats import read_values as read_values
 from .formats import start_image as start_image
 from .formats import write_image as write_image
 from .formats import write_map as write_map

@@ -157,6 +157,17 @@ def read_image(path: Path) -> npt.NDArray[Any]:
         return np.asarray(image.array)
 
 
+def read_values(path: Path) -> npt.NDArray[Any]:
+    """Read values that are no pixels, as those of a defocus map: an image, or a ``.npy`` file."""
+    if path.suffix.lower() != ".npy":
+        return read_image(path)
+    try:
+        values: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FileError(f"{path}: cannot be read as a NumPy array ({error})") from error
+    return values
+
+
 def read_mask(path: Path) -> npt.NDArray[Any]:
     """Read a mask; one that is stored in colour must be grey in fact."""
     pixels = read_image(path)

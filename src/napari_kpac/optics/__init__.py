@@ -12,6 +12,7 @@ from napari_kpac.optics.aperture import (
     random_lens,
 )
 from napari_kpac.optics.deconvolution import (
+    TWO_STEP_SETTINGS,
     TwoStep,
     TwoStepOptions,
     deconvolve,
@@ -39,6 +40,7 @@ from napari_kpac.optics.scene import radius_map
 from napari_kpac.optics.synthesis import Defocused, defocus
 
 __all__ = [
+    "TWO_STEP_SETTINGS",
     "Accuracy",
     "Aperture",
     "DefocusMap",

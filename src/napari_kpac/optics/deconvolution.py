@@ -5,6 +5,7 @@ Not for: finding the blur (ebdb), or deblurring with the network (engine).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,7 @@ from scipy.ndimage import find_objects
 from skimage.restoration.uft import ir2tf
 
 from napari_kpac.core.errors import ConfigError, ImageError
+from napari_kpac.core.options import Deconvolution
 from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.optics.aperture import (
     GAUSSIAN_REACH,
@@ -180,10 +182,23 @@ class TwoStepOptions:
     weight: float = 2000.0
     """Of the data against the prior; smaller for noisier images, and smaller than for a
     blur that is the same everywhere, since at outlines the blur is of two sizes at once."""
+    step: float = SIGMA_STEP_PX
+    """Two levels are at least so far apart, in pixels of sigma; 0 keeps every quantile."""
+    linear_light: bool = True
+    """Whether the values are taken for sRGB and deconvolved in linear light, or as they are."""
 
     def __post_init__(self) -> None:
         if self.levels < 1:
             raise ConfigError(f"at least one level of blur is needed, not {self.levels}")
+        if not 0 <= self.step < np.inf:
+            raise ConfigError(f"levels of blur are 0 or more pixels apart, not {self.step}")
+
+
+TWO_STEP_SETTINGS: Mapping[Deconvolution, TwoStepOptions] = {
+    "default": TwoStepOptions(),
+    "paper": TwoStepOptions(exponent=1.5, weight=16.8, levels=32, step=0, linear_light=False),
+}
+"""Ours, and those with which the literature compares defocus maps on DPDD."""
 
 
 @dataclass(frozen=True)
@@ -238,9 +253,9 @@ def restore_steps(
         blur = check_map(sigma, pixels.shape[:2], "defocus map")
         if blur.min() < 0:
             raise ConfigError(f"a blur is 0 or more pixels of sigma, not {blur.min():g}")
-    light = to_linear(pixels)
+    light = to_linear(pixels) if options.linear_light else pixels
     restored = light.copy()
-    widths, level = _quantised(blur, options.levels)
+    widths, level = _quantised(blur, options.levels, options.step)
     for i, (width, spans) in enumerate(zip(widths, find_objects(level + 1), strict=True)):
         if width >= SHARP_SIGMA_PX:
             margin = int(np.ceil(8 * width)) + 8
@@ -250,7 +265,8 @@ def restore_steps(
             here = level[box] == i
             restored[box][here] = part[here]
         yield Progress(i + 1, len(widths), "deconvolving")
-    encoded = to_srgb(np.clip(restored, 0, 1))
+    restored = np.clip(restored, 0, 1)
+    encoded = to_srgb(restored) if options.linear_light else restored
     return TwoStep(from_unit(encoded, np.asarray(image).dtype), blur)
 
 
@@ -264,11 +280,11 @@ def fitting_blur(sigma: Floats) -> Floats:
     return fitting
 
 
-def _quantised(blur: Floats, most: int) -> tuple[list[float], npt.NDArray[np.int64]]:
-    """Sort pixels into levels at quantiles of the blur, none narrower than `SIGMA_STEP_PX`."""
+def _quantised(blur: Floats, most: int, step: float) -> tuple[list[float], npt.NDArray[np.int64]]:
+    """Sort pixels into levels at quantiles of the blur, none narrower than ``step``."""
     bounds = [float(blur.min())]
     for bound in np.quantile(blur, np.arange(1, most) / most):
-        if bound - bounds[-1] >= SIGMA_STEP_PX:
+        if bound > bounds[-1] and bound - bounds[-1] >= step:
             bounds.append(float(bound))
     level = np.searchsorted(bounds, blur, side="right") - 1
     present, level = np.unique(level, return_inverse=True)

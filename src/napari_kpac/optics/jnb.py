@@ -23,7 +23,7 @@ from skimage.morphology import disk
 
 from napari_kpac.core.progress import Progress, Steps, finish
 from napari_kpac.optics.edge_aware import average_along, bilateral
-from napari_kpac.optics.pixels import Floats, luma, to_unit
+from napari_kpac.optics.pixels import Doubles, Floats, luma, to_unit
 
 Counts = npt.NDArray[np.uint8]
 
@@ -32,6 +32,8 @@ PATCH_PX = 8
 MAX_ERROR = 8 * 2 * 1.15
 """Of a coded patch, as the root of the sum of squares in grey levels of 0..255."""
 MAX_ATOMS = 64
+MIN_LEFT = 1e-14
+"""Of the square of an atom's length outside of those in use; below it is rounding alone."""
 MIN_COUNT = 3
 """Patches that take no more atoms than this say nothing by themselves."""
 EROSION_PX = 2
@@ -140,12 +142,14 @@ def count_atoms_steps(grey: Floats, atoms: Floats) -> Steps[Counts]:
     padded = np.ascontiguousarray(padded, np.float32)
     rows, columns = (side - PATCH_PX + 1 for side in padded.shape)
     counts = np.zeros((rows, columns), np.uint8)
-    gram, atoms = np.ascontiguousarray(atoms.T @ atoms), np.ascontiguousarray(atoms)
+    exact = atoms.astype(np.float64)
+    exact = np.ascontiguousarray(exact - exact.mean(axis=0))  # what single precision left of it
+    gram = np.ascontiguousarray(exact.T @ exact)
     code = _compiled()
 
     def strip(first: int) -> None:
         last = min(first + STRIP_ROWS, rows)
-        code(padded, atoms, gram, MAX_ERROR**2, first, last, counts)
+        code(padded, exact, gram, MAX_ERROR**2, first, last, counts)
 
     starts = range(0, rows, STRIP_ROWS)
     with ThreadPoolExecutor(os.cpu_count(), "napari-kpac-jnb") as pool:
@@ -161,8 +165,8 @@ def count_atoms_steps(grey: Floats, atoms: Floats) -> Steps[Counts]:
 
 def _code_rows(
     grey: Floats,
-    atoms: Floats,
-    gram: Floats,
+    atoms: Doubles,
+    gram: Doubles,
     max_square: float,
     first: int,
     last: int,
@@ -173,24 +177,24 @@ def _code_rows(
     In place of coefficients, the residual's products with all atoms are kept: each new atom,
     made orthogonal to those before it, takes its share away from all of them. ``taken[i]`` are
     the products of all atoms with the i-th of these, which is a row of the Cholesky factor of the
-    Gram matrix of the atoms in use, continued over all atoms. Atoms of blurred patches are alike:
-    a sharp patch ends at 20 to 28, where single precision tells no other from those in use.
+    Gram matrix of the atoms in use, continued over all atoms. Atoms of blurred patches are alike,
+    and after 50 of them the next one is new in its seventh digit: this needs double precision.
     """
     size, number = atoms.shape
     side = PATCH_PX
-    patch = np.empty(size, np.float32)
-    product = np.empty(number, np.float32)
-    taken = np.empty((MAX_ATOMS, number), np.float32)
+    patch = np.empty(size, np.float64)
+    product = np.empty(number, np.float64)
+    taken = np.empty((MAX_ATOMS, number), np.float64)
     for row in range(first, last):
         for column in range(counts.shape[1]):
-            mean = np.float32(0)
+            mean = 0.0
             for y in range(side):
                 for x in range(side):
                     value = grey[row + y, column + x]
                     patch[side * y + x] = value
                     mean += value
-            mean /= np.float32(size)
-            square = np.float32(0)
+            mean /= size
+            square = 0.0
             for i in range(size):
                 patch[i] -= mean
                 square += patch[i] * patch[i]
@@ -206,7 +210,7 @@ def _code_rows(
                     if abs(product[j]) > abs(product[best]):
                         best = j
                 own = taken[used]
-                left = np.float32(1)
+                left = gram[best, best]
                 for j in range(number):
                     own[j] = gram[best, j]
                 for i in range(used):
@@ -214,9 +218,9 @@ def _code_rows(
                     left -= share * share
                     for j in range(number):
                         own[j] -= share * taken[i, j]
-                if left < np.float32(1e-5):  # in the span of those in use: nothing fits better
+                if left < MIN_LEFT:  # in the span of those in use: nothing fits better
                     break
-                scale = np.float32(1) / np.sqrt(left)
+                scale = 1 / np.sqrt(left)
                 coefficient = product[best] * scale
                 for j in range(number):
                     own[j] *= scale

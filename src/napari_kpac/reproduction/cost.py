@@ -1,4 +1,4 @@
-"""Parameters, FLOPs and times of all networks of the paper, beside what it prints.
+"""Parameters, FLOPs and times of all networks and estimators of the paper, beside what it prints.
 
 Not for: the speed of this program (evaluation.speed).
 """
@@ -12,12 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from skimage import data
 from torch import Tensor, nn
 
 from napari_kpac.core.allocator import keeping_memory
 from napari_kpac.core.errors import ConfigError
-from napari_kpac.core.progress import Progress, Steps
+from napari_kpac.core.estimators import ESTIMATORS
+from napari_kpac.core.progress import Progress, Steps, finish
+from napari_kpac.engine.estimators import prepare_estimator
 from napari_kpac.evaluation import paper
 from napari_kpac.evaluation.speed import peak_memory_here, run_process
 from napari_kpac.evaluation.tables import Table, decimal
@@ -85,6 +89,9 @@ NETWORKS = (
 )
 _NOTES = {"DPDNet": DPDNET_NOTE, "DMENet": DMENET_NOTE}
 _BY_LABEL = {network.label: network for network in NETWORKS}
+_WITHOUT_NETWORK = {each.label: each.name for each in ESTIMATORS if not each.needs_model}
+MEASURED = (*_BY_LABEL, *_WITHOUT_NETWORK)
+"""Labels of all that the time is measured of."""
 
 
 @dataclass(frozen=True)
@@ -197,12 +204,15 @@ def flops_as_tables() -> list[Table]:
 
 @dataclass(frozen=True)
 class CostRow:
-    """One network's cost, the paper's figures beside ours."""
+    """Cost of a network or an estimator, the paper's figures beside ours.
+
+    None is what an estimator without a network has not got, or the paper does not print.
+    """
 
     label: str
-    parameters: int
-    flops: int
-    flops_paper_way: int
+    parameters: int | None
+    flops: int | None
+    flops_paper_way: int | None
     """Without the transposed convolutions."""
     seconds: float
     cpu_seconds: float
@@ -210,14 +220,16 @@ class CostRow:
     peak: int
     """Bytes of the process at its peak."""
     forward: int
-    """Bytes of that above the process with the network and its input loaded."""
+    """Bytes of that above the process with what runs and its input loaded."""
     paper_parameters: float | None
     paper_flops: float | None
     paper_seconds: float | None
 
 
-def cost_steps(size: tuple[int, int] = SIZE, repeats: int = 3) -> Steps[list[CostRow]]:
-    """Measure every network, one after the other; yields after each."""
+def cost_steps(
+    size: tuple[int, int] = SIZE, repeats: int = 3, labels: Sequence[str] = MEASURED
+) -> Steps[list[CostRow]]:
+    """Measure networks and estimators, all unless some are named, one by one; yields after each."""
     printed = {row.label: row for row in (*paper.QUALITY, *paper.ABLATION)}
     if min(size) < SIDE_MULTIPLE_PX or any(side % SIDE_MULTIPLE_PX for side in size):
         raise ConfigError(
@@ -225,46 +237,52 @@ def cost_steps(size: tuple[int, int] = SIZE, repeats: int = 3) -> Steps[list[Cos
         )
     if repeats < 1:
         raise ConfigError(f"repeats={repeats}: must be 1 or more")
+    unknown = [label for label in labels if label not in MEASURED]
+    if unknown or not labels:
+        named = ", ".join(map(repr, unknown)) or "nothing"
+        raise ConfigError(f"{named}: choose among {', '.join(MEASURED)}")
     rows = []
-    for number, network in enumerate(NETWORKS):
-        flops = count_flops(network.make, network.shape(size))
-        measured = run_process(network.label, __name__, number, *size, repeats)
-        row = printed[network.label]
+    for number, label in enumerate(labels):
+        network = _BY_LABEL.get(label)
+        flops = None if network is None else count_flops(network.make, network.shape(size))
+        measured = run_process(label, __name__, MEASURED.index(label), *size, repeats)
+        row = printed[label]
         rows.append(
             CostRow(
-                network.label,
-                _parameters(network.make),
-                flops.flops,
-                flops.paper_flops,
+                label,
+                None if network is None else _parameters(network.make),
+                None if flops is None else flops.flops,
+                None if flops is None else flops.paper_flops,
                 measured["seconds"],
                 measured["cpu"],
                 int(measured["peak"]),
-                int(measured["peak"] - measured["before"]),
+                max(0, int(measured["peak"] - measured["before"])),
                 row.parameters,
                 row.flops,
                 row.seconds,
             )
         )
-        yield Progress(number + 1, len(NETWORKS), network.label)
+        yield Progress(number + 1, len(labels), label)
     return rows
 
 
 def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
     """Return cost as it was measured here beside the paper's."""
-    least = min(row.cpu_seconds for row in rows)
+    networks = [row for row in rows if row.parameters is not None]
+    least = min(row.cpu_seconds for row in networks or rows)
     return Table(
         f"Cost, measured here at {size[1]}x{size[0]}",
         (
-            "network", "params (M)", "paper's", "GFLOPs", "paper's way", "paper's",
+            "network or estimator", "params (M)", "paper's", "GFLOPs", "paper's way", "paper's",
             "seconds", "CPU seconds", "ratio", "paper's (s)", "peak (GB)", "forward (GB)",
         ),
         [
             (
                 row.label,
-                f"{row.parameters / 1e6:.2f}",
+                decimal(row.parameters and row.parameters / 1e6, 2),
                 decimal(row.paper_parameters, 2),
-                f"{row.flops / 1e9:.0f}",
-                f"{row.flops_paper_way / 1e9:.0f}",
+                decimal(row.flops and row.flops / 1e9, 0),
+                decimal(row.flops_paper_way and row.flops_paper_way / 1e9, 0),
                 decimal(row.paper_flops, 0),
                 f"{row.seconds:.2f}",
                 f"{row.cpu_seconds:.2f}",
@@ -277,26 +295,40 @@ def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
         ],
         "The paper's columns are the paper's, at 1280x720, its time on the authors' GPU; its way "
         "of counting leaves the transposed convolutions out; DPDNet is counted on its published "
-        "code; DMENet estimates the defocus map alone, without the deconvolution that follows. CPU "
-        "seconds are of all threads together, and the ratio is theirs. Peak is the whole process, "
-        "torch included; forward is what a forward pass adds to the loaded network and input.",
+        "code; DMENet, EBDB and JNB estimate the defocus map alone, without the deconvolution that "
+        "follows, the last two on a photograph. CPU "
+        "seconds are of all threads together, and the ratio is theirs, to the fastest network. Peak is the whole process, "
+        "torch included; forward is what a run adds to the loaded network and input.",
     )  # fmt: skip
+
+
+def _prepared(label: str, size: tuple[int, int]) -> Callable[[], object]:
+    """Return what runs a network on noise, or an estimator on a photograph, once."""
+    if label in _WITHOUT_NETWORK:
+        estimate = prepare_estimator(_WITHOUT_NETWORK[label]).estimate
+        photo = data.coffee()
+        copies = [-(-wanted // there) for wanted, there in zip(size, photo.shape, strict=False)]
+        tiled = np.tile(photo, (*copies, 1))[: size[0], : size[1]]
+        image = (tiled / 255).astype(np.float32)
+        finish(estimate(image[:64, :64]))  # compiles what is compiled on first use
+        return lambda: finish(estimate(image))
+    network = _BY_LABEL[label]
+    net = network.make().eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    noise = torch.rand(network.shape(size)).contiguous(memory_format=torch.channels_last)
+    return lambda: net(noise)
 
 
 @torch.inference_mode()
 def _main(arguments: Sequence[str]) -> None:
-    """Run one network and print its time and peak memory."""
+    """Run one network or estimator and print its time and peak memory."""
     number, height, width, repeats = map(int, arguments)
-    network = NETWORKS[number]
-    net = network.make().eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    noise = torch.rand(network.shape((height, width)))
-    noise = noise.contiguous(memory_format=torch.channels_last)
+    run = _prepared(MEASURED[number], (height, width))
     before = peak_memory_here()
     walls, processors = [], []
     with keeping_memory():
         for _ in range(repeats):
             wall, processor = time.perf_counter(), time.process_time()
-            net(noise)
+            run()
             walls.append(time.perf_counter() - wall)
             processors.append(time.process_time() - processor)
     measured = {"seconds": min(walls), "cpu": min(processors), "before": before}

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from magicgui.types import FileDialogMode
 from napari.layers import Image, Shapes
 from napari.viewer import Viewer
 from qtpy.QtWidgets import QLabel
 
 from napari_kpac.core.errors import ConfigError, NotReadyError
 from napari_kpac.core.estimators import ESTIMATORS, find_estimator
-from napari_kpac.core.options import DeblurOptions
+from napari_kpac.core.options import DECONVOLUTION_HELP, DeblurOptions
+from napari_kpac.images import read_values
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import (
     ChoiceFiller,
@@ -40,7 +42,14 @@ from napari_kpac.widgets.deblur_target import (
 from napari_kpac.widgets.dialogs import ask_save_name
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.files import RESULT_FILES, write_result
-from napari_kpac.widgets.form import Form, button, choice_box, group
+from napari_kpac.widgets.form import (
+    Form,
+    button,
+    choice_box,
+    file_edit,
+    group,
+    read_folder,
+)
 from napari_kpac.widgets.layers import (
     ResultLayers,
     current_index,
@@ -64,8 +73,10 @@ METHODS = (
 GOOD_FOR = {
     "kpac": "the network: fast, and best for blur as it was trained on",
     **{each.name: f"defocus by {each.good_for}" for each in ESTIMATORS},
-    "map": "removes the blur that a layer says, in pixels of sigma (half the radius)",
+    "map": "removes the blur that a layer or a file says, in pixels of sigma (half the radius)",
 }
+DECONVOLUTIONS = (("our settings", "default"), ("the literature's settings", "paper"))
+MAP_FILES = "Maps (*.tif *.tiff *.npy);;All files (*)"
 RANGES = (
     ("automatic", "auto"),
     ("contrast limits of the layer", "contrast"),
@@ -110,6 +121,15 @@ class DeblurWidget(DockedWidget):
         )
         self._sigma = self._layer_box(
             "defocus map", "An image layer that holds the blur in pixels of sigma."
+        )
+        self._sigma_file = file_edit(
+            "or its file",
+            "Where no layer is chosen: a file of the blur in pixels of sigma, float TIFF or .npy.",
+            FileDialogMode.EXISTING_FILE,
+            MAP_FILES,
+        )
+        self._deconvolution = choice_box(
+            "deconvolution", DECONVOLUTIONS, DECONVOLUTION_HELP.capitalize() + "."
         )
         self._exactness = choice_box(
             "rectangle is",
@@ -163,7 +183,8 @@ class DeblurWidget(DockedWidget):
     def _build(self) -> None:
         controls = [
             self._image, self._method, self._model, self._device, self._range, self._scope,
-            self._shapes, self._exactness, self._sigma, self._left, self._right,
+            self._shapes, self._exactness, self._sigma, self._sigma_file, self._deconvolution,
+            self._left, self._right,
         ]  # fmt: skip
         self._about = QLabel()
         self._about.setWordWrap(True)
@@ -178,7 +199,8 @@ class DeblurWidget(DockedWidget):
         own_model = info is not None and info.needs_model
         self._model.visible = self._device.visible = method == "kpac" or own_model
         self._model.show_kind(method if own_model else "kpac")
-        self._sigma.visible = method == "map"
+        self._sigma.visible = self._sigma_file.visible = method == "map"
+        self._deconvolution.visible = method != "kpac"
         self._about.setText(GOOD_FOR[method].capitalize() + ".")
         self._image.visible = self._scope.value != "selected"
         takes_views = self._model_is_dual() or self._recipe_is_dual()
@@ -235,6 +257,7 @@ class DeblurWidget(DockedWidget):
                 range=rule,
                 rgb=rgb_option(layer),
                 method=self._method.value,
+                deconvolution=self._deconvolution.value,
             )
         )
 
@@ -272,14 +295,7 @@ class DeblurWidget(DockedWidget):
                     "the left and the right view, or another model"
                 )
             views = full_resolution(left), full_resolution(right)
-        sigma = None
-        if self._method.value == "map":
-            if self._sigma.layer is None:
-                raise NotReadyError(
-                    "choose the layer of the defocus map: an image layer with the blur in pixels "
-                    "of sigma, of the size of the image"
-                )
-            sigma = full_resolution(self._sigma.layer)
+        sigma = self._own_map() if self._method.value == "map" else None
         if scope != "all":
             sigma = sigma[index] if sigma is not None and sigma.ndim > 2 else sigma
             data = data[index]
@@ -292,6 +308,18 @@ class DeblurWidget(DockedWidget):
         options = self._options(layer)
         pixels = Pixels(layer.name, data, options, views, region, sampled, sigma)
         return Target(layer, scope, index, pixels)
+
+    def _own_map(self) -> Any:
+        """Return the defocus map of the layer that is chosen, else of the file that is named."""
+        if self._sigma.layer is not None:
+            return full_resolution(self._sigma.layer)
+        path = read_folder(self._sigma_file)
+        if path is None:
+            raise NotReadyError(
+                "choose the layer of the defocus map, an image layer with the blur in pixels of "
+                "sigma, of the size of the image; or name a file of it"
+            )
+        return read_values(path)
 
     def _show_step(self, progress: LayerProgress) -> None:
         """Show the result of a layer when it is there."""

@@ -52,6 +52,7 @@ GOES_WITH = {
     "dual": ("synthetic", "dpdd"),
     "fit_exposure": ("dpdd", "pairs"),
     "noise": ("synthetic", "dpdd", "pairs"),
+    "deconvolution": ("synthetic", "dpdd", "pairs"),
 }
 """Kinds of data that an option makes sense for."""
 NOISE, COUNT = "noise %", "images"
