@@ -51,7 +51,7 @@ def marked(page):
 
 
 @pytest.mark.usefixtures("page_folder")
-@pytest.mark.parametrize("page", map(marked, RUNNABLE))
+@pytest.mark.parametrize("page", [marked(page) for page in RUNNABLE])
 def test_the_page_runs(page, monkeypatch, request):
     names = {"__name__": "__main__"}
     if opens_window(page):
