@@ -181,8 +181,10 @@ def test_inverse_kernels_live(viewer, qtbot, half_blurred):
     viewer.add_image(half_blurred, name="half")
     widget = InverseKernelsWidget(viewer)
     viewer.window.add_dock_widget(widget, name="Inverse kernels", area="right")
+    assert widget._message.text() == "Computing the inverses ..."
     panels = list(widget._panels.values())
     qtbot.waitUntil(lambda: panels[3].shown.size > 0, timeout=WAIT)
+    assert widget._message.text().startswith("The inverse of a larger blur")
     assert panels[2].shown.shape[0] > panels[1].shown.shape[0]
     before = panels[3].shown.shape
     widget._scale.value = 4

@@ -97,6 +97,7 @@ class InverseKernelsWidget(DockedWidget):
             float(self._epsilon.value),
         )  # fmt: skip
         layer = self._image.layer if self._with_image else None
+        self._message.setText("Computing the inverses ...")
         if layer is None:
             self._computing.ask(partial(compute, *settings, None), self._show_kernels)
             return
