@@ -10,7 +10,7 @@ compare methods fairly. Prints the gain of each from 1 to 8 px, best first; the 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,11 @@ from napari_kpac.optics import defocus_map, two_step
 from napari_kpac.optics.deconvolution import TwoStepOptions, fitting_blur
 
 GRID: dict[str, dict[str, Sequence[Any]]] = {
-    "unsharp": {"radius": (0.7, 1.0, 1.5, 2.0, 3.0), "amount": (0.25, 0.5, 1.0, 1.5, 2.0)},
-    "wiener": {"balance": (0.003, 0.01, 0.03, 0.1), "aperture": ("gaussian", "disc")},
+    "unsharp": {"radius": (1.0, 1.5, 2.0, 3.0, 5.0), "amount": (0.125, 0.25, 0.5, 1.0)},
+    "wiener": {"balance": (0.03, 0.1, 0.3, 1.0), "aperture": ("gaussian", "disc")},
     "richardson-lucy": {"iterations": (3, 6, 10, 20), "aperture": ("gaussian", "disc")},
-    "two-step": {"weight": (300.0, 1000.0, 3000.0, 10_000.0), "aperture": ("gaussian", "disc")},
+    "two-step": {"weight": (100.0, 300.0, 1000.0, 3000.0), "aperture": ("gaussian", "disc")},
 }
-Restore = Callable[[Pair], Floats]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

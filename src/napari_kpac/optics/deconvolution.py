@@ -179,7 +179,7 @@ class TwoStepOptions:
     """How many blurs are told apart, at quantiles of the map."""
     exponent: float = EXPONENT
     """Of the prior on gradients."""
-    weight: float = 2000.0
+    weight: float = 1000.0
     """Of the data against the prior; smaller for noisier images, and smaller than for a
     blur that is the same everywhere, since at outlines the blur is of two sizes at once."""
     step: float = SIGMA_STEP_PX
