@@ -296,8 +296,8 @@ def cost_table(rows: Sequence[CostRow], size: tuple[int, int] = SIZE) -> Table:
         "The paper's columns are the paper's, at 1280x720, its time on the authors' GPU; its way "
         "of counting leaves the transposed convolutions out; DPDNet is counted on its published "
         "code; DMENet, EBDB and JNB estimate the defocus map alone, without the deconvolution that "
-        "follows, the last two on a photograph. CPU "
-        "seconds are of all threads together, and the ratio is theirs, to the fastest network. Peak is the whole process, "
+        "follows, the last two on a photograph. CPU seconds are of all threads together, and the "
+        "ratio is theirs, to the fastest network. Peak is the whole process, "
         "torch included; forward is what a run adds to the loaded network and input.",
     )  # fmt: skip
 
