@@ -32,9 +32,9 @@ Views = tuple[Floats, Floats] | None
 Doubles = npt.NDArray[np.float64]
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "unsharp": {"radius": 2.0, "amount": 1.0},
-    "wiener": {"balance": 0.01, "aperture": "gaussian"},
-    "richardson-lucy": {"iterations": 15, "aperture": "gaussian"},
+    "unsharp": {"radius": 3.0, "amount": 0.25},
+    "wiener": {"balance": 0.1, "aperture": "gaussian"},
+    "richardson-lucy": {"iterations": 6, "aperture": "gaussian"},
 }
 """What each method gains most with on the benchmark (``tools/tune_methods.py``)."""
 MAP = "defocus map"
