@@ -70,9 +70,7 @@ class SampledBottleneck:
         return encoding + (blocks - 1) * len(self._crops) + (2 + 3 * blocks) * bands
 
     @torch.no_grad()
-    def render(
-        self, mods: Sequence[BlockModulation], local: Rect
-    ) -> Counted[Sampled]:
+    def render(self, mods: Sequence[BlockModulation], local: Rect) -> Counted[Sampled]:
         """Compute what the decoder begins with in ``local``, and the attention there."""
         net, stages = self.net, self.stages
         betas = yield from self._estimate(mods)

@@ -333,7 +333,7 @@ class Stages:
 
 
 def _within(steps: InBands[T], backend: Backend | None = None) -> Counted[T]:
-    """Take steps that are not counted; with a backend, each in the precision that it computes in."""
+    """Take steps that are not counted, each in the precision of the backend if there is one."""
     while True:
         # Not longer than a step: whoever takes the next one has a precision of its own.
         context: AbstractContextManager[Any] = nullcontext()

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
     from napari_kpac.weights import ModelCard
 
-WIDTH_PX = 370
-"""Room for five strips side by side, so that the dock keeps its width when they come."""
+WIDTH_PX = 386
+"""Room for five strips side by side, so that the dock keeps its width when they come, and for
+its title."""
 THROTTLE_MS = 60
 """Between two requests while a slider is being moved."""
 REST_MS = 250
@@ -96,6 +97,7 @@ class MixerWidget(DockedWidget):
         layout.addWidget(self._stack)
         self.preferred_width = WIDTH_PX
         self._connect()
+        self._show_state()
         self._show_closed(first_hint("Open", self._image.layer))
 
     def _connect(self) -> None:
@@ -144,6 +146,7 @@ class MixerWidget(DockedWidget):
 
     def _toggle(self) -> None:
         if self._renderer is None:
+            self._shown.is_to_be_raised = True
             self.open()
         else:
             self.close_session("Closed.")
