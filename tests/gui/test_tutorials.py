@@ -60,6 +60,7 @@ def test_the_mixer_is_seen_above_a_result_of_the_deblur_widget(
     # What the user draws or puts there half-transparent stays on top.
     viewer.add_labels(np.zeros(scene.data.shape[:2], np.uint8), name="mine")
     viewer.add_image(scene.data[..., 0], name="overlay", opacity=0.5)
+    viewer.layers.selection.active = scene
     deblur(widget, qtbot)
     assert names(viewer)[-3:] == ["scene (deblurred)", "mine", "overlay"]
     mixer.close_session("")
@@ -165,7 +166,7 @@ def test_pointing_at_strips_moves_nothing(viewer, mixer, qtbot):
 
 def test_long_tooltips_are_broken_into_lines(viewer, mixer, docked, tiny_model):
     for widget in (mixer, docked(DeblurWidget)):
-        for part in widget.findChildren(QPushButton) + [mixer._controls.strips[0][0].thumbnail]:
+        for part in [*widget.findChildren(QPushButton), mixer._controls.strips[0][0].thumbnail]:
             told = part.toolTip()
             is_rich = Qt.mightBeRichText(told)
             assert is_rich or max(map(len, told.split("\n")), default=0) <= 80, told
