@@ -114,6 +114,12 @@ def test_the_wheel_scrolls_and_changes_no_control(viewer, mixer, qtbot):
         assert not turn_wheel(control, qtbot), control
         assert mixer.state == before, control
     assert controls.preset.currentText() == "all (as trained)"
+    # It is the page that scrolls.
+    viewer.window.resize(1000, 600)
+    bar = mixer._scrolling.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 0, timeout=WAIT)
+    assert turn_wheel(mixer._scrolling.viewport(), qtbot)
+    assert bar.value() > 0
     # A slider that was clicked follows the wheel, as everywhere.
     QApplication.setActiveWindow(viewer.window._qt_window)
     strip.gain.slider.setFocus()

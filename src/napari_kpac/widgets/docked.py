@@ -6,7 +6,7 @@ Not for: controls (form.py), running work (run_panel.py), the documentation (hel
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from napari.layers import Layer
 from napari.viewer import Viewer
@@ -30,8 +30,6 @@ from napari_kpac.widgets.task import Task, when_destroyed
 
 NARROWEST_PX = 250
 """What a dock can be narrowed to, so that two fit beside each other and an image beside them."""
-CONTROLS = (QComboBox, QAbstractSpinBox, QAbstractSlider)
-"""Controls that the mouse wheel changes."""
 Part = TypeVar("Part")
 _closing: set[DockedWidget] = set()
 
@@ -155,7 +153,7 @@ class _Scrolling(QScrollArea):
         if kind == QEvent.Type.LayoutRequest:
             self.updateGeometry()
             self._follow_controls()
-        if event is not None and kind == QEvent.Type.Wheel and isinstance(watched, CONTROLS):
+        if event is not None and kind == QEvent.Type.Wheel and _is_control(watched):
             if isinstance(watched, QComboBox) or not watched.hasFocus():
                 event.ignore()  # so that it goes on to the page
                 return True
@@ -164,10 +162,16 @@ class _Scrolling(QScrollArea):
     def _follow_controls(self) -> None:
         page = self.widget()
         for control in () if page is None else page.findChildren(QWidget):
-            if isinstance(control, CONTROLS) and not isinstance(control, QScrollBar):
+            if _is_control(control):
                 control.installEventFilter(self)
                 if control.focusPolicy() == Qt.FocusPolicy.WheelFocus:
                     control.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+
+def _is_control(part: QObject | None) -> TypeGuard[QWidget]:
+    """Return True if the mouse wheel would change it; scroll bars are meant to follow it."""
+    controls = (QComboBox, QAbstractSpinBox, QAbstractSlider)
+    return isinstance(part, controls) and not isinstance(part, QScrollBar)
 
 
 def first_hint(button: str, layer: Layer | None) -> str:
