@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import napari_kpac as kpac
+from napari_kpac.core.progress import finish
 from napari_kpac.engine import levels
 from napari_kpac.engine.job import Job
 from napari_kpac.engine.levels import Workspace, decode_level, encode
@@ -33,19 +34,19 @@ def test_bands_give_what_the_levels_give(net, height, width, least):
         halves = {n: net.decoder.skip_half(n, skip) for n, skip in enumerate(skips)}
         space = Workspace()
         for _ in range(2):  # again, in the buffers of the first time
-            made = encode(net, x, tuple(halves), space)
+            made = finish(encode(net, x, tuple(halves), space))
             torch.testing.assert_close(made.features, wanted, rtol=0, atol=1e-12)
             assert made.halves.keys() == halves.keys()
             for number, half in halves.items():
                 torch.testing.assert_close(made.halves[number], half, rtol=0, atol=1e-12)
-        alone = encode(net, x, (0,), Workspace(), features=False)
+        alone = finish(encode(net, x, (0,), Workspace(), features=False))
         assert alone.features is None
         torch.testing.assert_close(alone.halves[0], halves[0], rtol=0, atol=1e-12)
         deep = torch.rand(wanted.shape, dtype=torch.float64, generator=generator)
         plain = deep
         for number in reversed(range(net.config.levels)):
             plain = net.decoder.level(number)(plain, halves[number])
-            deep = decode_level(net, number, deep, halves[number], space)
+            deep = finish(decode_level(net, number, deep, halves[number], space))
             torch.testing.assert_close(deep, plain, rtol=0, atol=1e-12)
 
 

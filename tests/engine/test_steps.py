@@ -1,12 +1,14 @@
 """Progress, cancelling, memory shortage, blur maps."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
-from napari_kpac.engine import device
+from napari_kpac.engine import device, levels
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.stages import Stages
 from tests.engine.conftest import tiny_net
@@ -25,10 +27,13 @@ def steps(image, **options):
 
 def test_progress_counts_every_tile_once(image):
     seen = list(steps(np.stack([image, image]), tile=64))
-    assert [event.done for event in seen] == list(range(1, len(seen) + 1))
-    assert {event.total for event in seen} == {len(seen)}
+    counts = [event.done for event in seen]
+    assert counts == sorted(counts)
     passes = 2 + 3 * NET.config.blocks
-    assert len(seen) == 2 * (2 * 2 * 3 + passes)
+    total = 2 * (2 * 2 * 3 + passes)
+    # Within a tile or a band the last count is told again.
+    assert sorted(set(counts)) in (list(range(total + 1)), list(range(1, total + 1)))
+    assert {event.total for event in seen} == {total}
     assert {event.stage for event in seen} == {"encode", "blocks", "decode"}
 
 
@@ -38,15 +43,32 @@ def test_cancelling_answers_within_one_tile(image, monkeypatch):
     monkeypatch.setattr(
         Stages,
         "_encode_tile",
-        lambda self, tile: (encoded.append(tile), original(self, tile)),
+        lambda self, tile: encoded.append(tile) or original(self, tile),
     )
     out = np.full_like(image, -1)
     work = kpac.deblur_steps(image, kpac.DeblurOptions(device="cpu", tile=32), model=NET, out=out)
-    next(work)
-    next(work)
+    while next(work).done < 2:
+        pass
     work.close()
     assert len(encoded) == 2
     assert (out == -1).all()
+
+
+def test_cancelling_answers_within_a_band_of_a_tile(rng, monkeypatch):
+    """However long a tile takes: no more rows are computed than a band has, in any stage."""
+    monkeypatch.setattr(levels, "BAND_BYTES", 1)
+    image = rng.random((256, 64)).astype(np.float32)
+    work = steps(image, tile=None)
+    counts = Counter((event.stage, event.done) for event in work)
+    # One tile in all; full resolution has 16 bands of 16 rows, half of it 8, a quarter 4.
+    assert counts["encode", 0] == 16 + 8 + 4
+    assert counts["decode", max(done for stage, done in counts if stage == "blocks")] == 28
+
+
+def test_a_band_of_a_block_can_be_left_after_every_dilation(image):
+    counts = Counter((event.stage, event.done) for event in steps(image))
+    within = [number - 1 for (stage, _), number in counts.items() if stage == "blocks"]
+    assert within.count(len(NET.config.dilations)) == NET.config.blocks
 
 
 @pytest.mark.parametrize("stage", ["_encode_tile", "by_band", "decode"])
@@ -127,7 +149,8 @@ def test_scratch_files_vanish(image, monkeypatch, tmp_path):
     original = job.make_plan
     monkeypatch.setattr(job, "make_plan", lambda *a, **k: replace(original(*a, **k), scratch=True))
     work = steps(image, tile=64)
-    next(work)
+    while next(work).done < 1:
+        pass
     assert list(tmp_path.rglob("*.raw"))
     work.close()
     assert not list(tmp_path.rglob("*.raw"))

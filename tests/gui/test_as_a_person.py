@@ -194,7 +194,7 @@ def test_undo_by_key_and_a_recipe_that_replays(
     qtbot.waitUntil(lambda: strip.gain.value == 1, timeout=WAIT)
     assert strip.solo.isChecked()
     monkeypatch.setattr(
-        "napari_kpac.widgets.mixer.widget.QFileDialog.getSaveFileName",
+        "napari_kpac.widgets.mixer.recipes.QFileDialog.getSaveFileName",
         lambda *_: (str(tmp_path / "look.json"), ""),
     )
     qtbot.mouseClick(mixer._controls.buttons["Save"], LEFT)

@@ -11,8 +11,11 @@ from qtpy.QtWidgets import QApplication, QFileDialog
 import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.images import write_image
+from napari_kpac.weights import ModelCard, save_network
 from napari_kpac.widgets.batch import BatchWidget
+from tests.engine.conftest import tiny_net
 from tests.gui.conftest import WAIT
+from tests.gui.conftest import choose as choose_entry
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -215,3 +218,42 @@ def test_the_palette_and_the_menu_open_it(viewer, tiny_model):
     widget = viewer.window.dock_widgets[docks[0]]
     assert isinstance(widget, BatchWidget)
     widget.release()
+
+
+def test_the_reason_of_a_failure_names_no_file_of_the_documentation(
+    widget, photos, tmp_path, monkeypatch, qtbot
+):
+    choose(widget, photos, tmp_path / "out", monkeypatch, qtbot)
+    run(widget, qtbot)
+    state, what = rows(widget)["letter.jpg"]
+    assert state == "failed"
+    assert what
+    assert "docs/" not in what
+    double_click(widget, qtbot, "letter.jpg")
+    assert "docs/troubleshooting.md" in widget._message.text()  # shown as a link
+
+
+def test_a_folder_of_dual_pixel_views(viewer, docked, tiny_model, own_models, tmp_path, qtbot):
+    net = tiny_net(3, double=False, dilations=(1, 2, 3, 4, 5), views=2)
+    save_network(net, own_models / "pairs.safetensors", ModelCard(name="pairs"))
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(0, 256, (2, 64, 72, 3), dtype=np.uint8)
+    write_image(tmp_path / "left" / "a.png", left)
+    write_image(tmp_path / "right" / "a.png", right)
+    widget = docked(BatchWidget)
+    assert not widget._left.visible
+    choose_entry(widget._model, next(t for t in texts(widget._model) if t.startswith("pairs")))
+    assert widget._left.visible
+    widget._output.line_edit.value = str(tmp_path / "sharp")
+    press(widget, qtbot)
+    assert "left and the right views" in widget._message.text()
+    widget._left.line_edit.value = str(tmp_path / "left")
+    widget._right.line_edit.value = str(tmp_path / "right")
+    run(widget, qtbot)
+    assert rows(widget)["a.png"] == ("made", "a.png")
+    wanted = kpac.deblur(None, "pairs", views=(left, right)).image
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "sharp" / "a.png")), wanted)
+
+
+def texts(box):
+    return [box.native.itemText(n) for n in range(box.native.count())]

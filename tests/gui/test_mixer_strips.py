@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QApplication
 import napari_kpac as kpac
 from napari_kpac.core.errors import CancelledError
 from napari_kpac.weights import ModelCard, save_network
+from napari_kpac.widgets.form import wrapped
 from napari_kpac.widgets.mixer import MixerWidget
 from napari_kpac.widgets.mixer.renderer import LiveRenderer, Request
 from napari_kpac.widgets.mixer.words import (
@@ -63,7 +64,7 @@ def test_every_strip_says_what_it_does_to_this_image(viewer, mixer, image, qtbot
         assert f"dilation {dilation}" in said
         assert f"up to {16 * dilation} pixels around it" in said  # 2 cells of 8 pixels, dilated
         assert f"by {wanted:.1f} of 255 levels on average" in said
-        assert strip.effect.toolTip() == said
+        assert strip.effect.toolTip() == wrapped(said)
     assert all(page.fold.is_open and page.fold.button.isHidden() for page in controls.pages)
     assert "0 to 1" in controls.pages[0].beta.toolTip()
     assert "place by place" in controls.strips[0][0].thumbnail.toolTip()

@@ -61,6 +61,26 @@ def relay(steps: Generator[Event, None, T], change: Callable[[Event], Progress |
                 yield changed
 
 
+class Tally:
+    """Counts the steps of work whose number is known, and tells how far it is.
+
+    Parameters
+    ----------
+    total
+        Number of steps in all.
+    done
+        Number of steps that were done before.
+    """
+
+    def __init__(self, total: int, done: int = 0) -> None:
+        self._total, self._done = total, done
+
+    def told(self, stage: str, counted: bool = True) -> Progress:
+        """Return the progress after a step, or within one (``counted`` is False then)."""
+        self._done += counted
+        return Progress(self._done, self._total, stage)
+
+
 def of_all(number: int, parts: int, step: Progress) -> Progress:
     """Return the progress in equal parts of work from that in one of them, counted from 0."""
     return replace(step, done=number * step.total + step.done, total=parts * step.total)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.core.options import BlurMapOptions
-from napari_kpac.core.progress import Progress, Steps, finish, relay
+from napari_kpac.core.progress import Steps, Tally, finish, relay
 from napari_kpac.engine.arrays import Maps, Plane
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.containers import map_like
@@ -88,7 +87,7 @@ def blur_map_steps(
     views: Views = None,
     model: Model | None = None,
 ) -> Steps[BlurMap]:
-    """Do the same step by step: yields progress after every tile, returns the map."""
+    """Do the same step by step: yields progress in every tile, returns the map."""
     options = options or BlurMapOptions()
     with explaining_shortage():
         job = Job(image, options, views=views, model=model, mirrored=True)
@@ -103,17 +102,12 @@ def _attention(job: Job, _: Plane, reader: PlaneReader) -> Steps[Maps]:
 
     def attempt() -> Steps[Maps]:
         with closing(job.stages(reader)) as stages:
-            done, total = count(1), job.plan.tile_count + stages.bands + 1
-
-            def told(stage: str) -> Progress:
-                return Progress(next(done), total, stage)
-
-            for _ in stages.encode():
-                yield told("encode")
+            told = Tally(job.plan.tile_count + stages.bands + 1).told
+            yield from relay(stages.encode(), partial(told, "encode"))
             reach = job.net.attention(0).halo
             wide = _mirrored(stages.take_features(), reach)
             attention = Bottleneck(stages).attention(0, wide)
-            found = yield from relay(attention, lambda _: told("attention"))
+            found = yield from relay(attention, partial(told, "attention"))
             alpha = as_numpy(job.backend.download(found[0], torch.float32))
         first = -job.margin - reach * job.scale
         enlarged = smooth_upsample(alpha, job.scale, (reader.height, reader.width), first)

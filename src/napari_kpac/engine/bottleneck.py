@@ -6,7 +6,7 @@ It is held whole, so that alpha and beta do not depend on tiles. Not for: encodi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,10 +15,10 @@ from torch import Tensor
 
 from napari_kpac.engine.modulation import BlockModulation
 from napari_kpac.engine.pixels import Rect
-from napari_kpac.engine.stages import Bands, Stages, cut
+from napari_kpac.engine.stages import Bands, Counted, Stages, cut
 
-Entered = Generator[None, None, tuple[Tensor, Rect]]
-"""Yields after every band; returns the decoder's input and the cells that it covers."""
+Entered = Counted[tuple[Tensor, Rect]]
+"""Returns the decoder's input and the cells that it covers."""
 
 
 @dataclass
@@ -45,8 +45,8 @@ class Bottleneck:
     """All that lies between encoder and decoder of one encoded plane.
 
     :meth:`run` computes one result and keeps as little as possible; :meth:`render` keeps
-    everything that a moved slider can use again. Both yield after every band and may be left
-    there: what is kept stays consistent.
+    everything that a moved slider can use again. Both may be left wherever they yield: what is
+    kept stays consistent.
     """
 
     def __init__(self, stages: Stages) -> None:
@@ -58,12 +58,12 @@ class Bottleneck:
 
     @property
     def steps(self) -> int:
-        """How often :meth:`run` yields: two stages, and three for every block, in bands."""
+        """How many bands :meth:`run` counts: two stages, and three for every block, in bands."""
         return (2 + 3 * self.net.config.blocks) * self.stages.bands
 
     @property
     def render_steps(self) -> int:
-        """How often :meth:`render` yields where nothing is kept yet; later on less."""
+        """How many :meth:`render` counts where nothing is kept yet; later on less."""
         config = self.net.config
         branches = 0 if self.is_lean else len(config.dilations)
         return (2 + (3 + branches) * config.blocks) * self.stages.bands
@@ -81,7 +81,7 @@ class Bottleneck:
     @torch.no_grad()
     def run(
         self, mods: Sequence[BlockModulation] | None
-    ) -> Generator[None, None, tuple[Tensor, list[Tensor], list[Tensor]]]:
+    ) -> Counted[tuple[Tensor, list[Tensor], list[Tensor]]]:
         """Run everything once, keeping no more than two feature maps.
 
         Takes the encoder's features over (they are gone afterwards); returns what the decoder's
@@ -146,7 +146,7 @@ class Bottleneck:
         cells = self.stages.cells[0] * self.stages.cells[1]
         return cells * per_cell * self.stages.reader.dtype.itemsize > self.stages.plan.budget // 3
 
-    def _run_block(self, index: int, x: Tensor) -> Generator[None, None, BlockCache]:
+    def _run_block(self, index: int, x: Tensor) -> Counted[BlockCache]:
         """Compute all that a block knows before modulation, over the whole plane."""
         cache = BlockCache((yield from self.attention(index, x)), self.beta(index, x))
         for i in range(0 if self.is_lean else len(self.net.config.dilations)):
@@ -172,13 +172,13 @@ class Bottleneck:
             shares = []
             for share in net.block(index).shares(cache.branches, cache.alpha, cache.beta):
                 shares.append(share)
-                yield
+                yield True
             cache.shares = shares
         return net.block(index).fuse_shares(cache.shares, mod.gains)
 
     def _run_local(
         self, index: int, x: Tensor, mod: BlockModulation, local: Rect
-    ) -> Generator[None, None, BlockCache]:
+    ) -> Counted[BlockCache]:
         """Run a block only where its output is needed: in ``local`` and a little around it."""
         net, cells, by_band = self.net, self.stages.cells, self.stages.by_band
         beta = self.beta(index, x)

@@ -103,7 +103,7 @@ def deblur_steps(
     recorded: Mapping[str, Any] | None = None,
     sigma: Any = None,
 ) -> Steps[Result]:
-    """Do the same step by step: yields progress after every tile, returns the result.
+    """Do the same step by step: yields progress in every tile, returns the result.
 
     The image of the result is ``out``, or a NumPy array, whatever the input was. Closing the
     generator cancels the work. ``model`` overrides the name in the options, ``plan`` what the
@@ -163,7 +163,7 @@ def replay_steps(
     views: Views = None,
     out: Any = None,
 ) -> Steps[Result]:
-    """Do the same step by step: yields progress after every tile, returns the result.
+    """Do the same step by step: yields progress in every tile, returns the result.
 
     That a bundled model is of another version than the recipe's stands in the notes of the steps.
     """

@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions, ImageOptions, parse_memory
-from napari_kpac.core.progress import Progress, Steps, of_all, relay
+from napari_kpac.core.progress import Progress, Steps, Tally, of_all, relay
 from napari_kpac.engine.arrays import (
     ChunkedPlane,
     Layout,
@@ -312,23 +311,19 @@ class Job:
         modulation = self.modulation.at(plane.indices[0])
 
         def attempt() -> Steps[tuple[Maps, Maps]]:
-            plan, done, mods = self.plan, count(1), None
+            plan, mods = self.plan, None
             if not modulation.is_neutral:
                 mods = block_modulations(modulation, self.net.config, reader.padded)
             with closing(self.stages(reader)) as stages:
                 bottleneck = Bottleneck(stages)
-                total = (2 if decode else 1) * plan.tile_count + bottleneck.steps
-
-                def told(stage: str) -> Progress:
-                    return Progress(next(done), total, stage)
-
-                for _ in stages.encode():
-                    yield told("encode")
+                tiles = (2 if decode else 1) * plan.tile_count
+                told = Tally(tiles + bottleneck.steps).told
+                yield from relay(stages.encode(), partial(told, "encode"))
                 entered, alphas, betas = yield from relay(
-                    bottleneck.run(mods), lambda _: told("blocks")
+                    bottleneck.run(mods), partial(told, "blocks")
                 )
                 for tile, steps in _parts(stages, entered) if decode else ():
-                    residual = yield from relay(steps, lambda _: told("decode"))
+                    residual = yield from relay(steps, partial(told, "decode"))
                     rect = tile.clipped(reader.height, reader.width)
                     residual = residual[:, :, : rect.height, : rect.width]
                     strength = modulation.strength_in(rect)

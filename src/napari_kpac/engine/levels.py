@@ -4,13 +4,14 @@ A feature map of a tile at full resolution has 192 bytes per pixel: written and 
 through main memory, and every page of it is faulted in anew. So the layers between two
 resolutions are run on bands of rows whose maps fit into the cache, each with as many rows around
 it as its result depends on, and only what the next resolution needs is kept, in buffers that are
-used again for the next tile. Not for: tiles themselves (stages.py), the layers (network).
+used again for the next tile. After every band the work may be left, so that cancelling never waits
+for a whole tile. Not for: tiles themselves (stages.py), the layers (network).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import NamedTuple, cast
+from collections.abc import Collection, Generator, Iterator
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +21,10 @@ from napari_kpac.engine.pixels import Rect
 from napari_kpac.network import KPACNet
 from napari_kpac.network.layers import input_halo
 from napari_kpac.network.net import EncoderLevel
+
+T = TypeVar("T")
+InBands = Generator[None, None, T]
+"""Work on a tile that yields after every band, and returns its result."""
 
 BAND_BYTES = 8 * 2**20
 """Of a feature map: several of them fit into the last-level cache of a processor together."""
@@ -69,8 +74,8 @@ class EncodedTile(NamedTuple):
 
 def encode(
     net: KPACNet, x: Tensor, halves: Collection[int], workspace: Workspace, *, features: bool = True
-) -> EncodedTile:
-    """Run the encoder on a tile.
+) -> InBands[EncodedTile]:
+    """Run the encoder on a tile, band by band.
 
     Parameters
     ----------
@@ -95,7 +100,8 @@ def encode(
     for number, level in enumerate(levels[: last + 1]):
         if number == len(levels) - 1:
             return EncodedTile(level.refined(x)[..., : width // 2**number], found)
-        x = _encode_level(net, number, level, x, workspace, found, halves, more=number < last)
+        more = number < last
+        x = yield from _encode_level(net, number, level, x, workspace, found, halves, more=more)
     return EncodedTile(None, found)
 
 
@@ -109,7 +115,7 @@ def _encode_level(
     halves: Collection[int],
     *,
     more: bool,
-) -> Tensor:
+) -> InBands[Tensor]:
     """Run a level in bands; returns the first layer of the next one, puts its half into found.
 
     ``x`` is the image at level 0, and further down what the level's first layer made, each with
@@ -146,12 +152,13 @@ def _encode_level(
                 following = _clear(workspace.map(f"enter {number + 1}", entered, *size), width // 2)
             target = rows(following, _halved(band))[..., : width // 2]
             target.copy_(rows(entered, _halved(band.inside(inner))))
+        yield
     return x if following is None else following
 
 
 def decode_level(
     net: KPACNet, number: int, x: Tensor, half: Tensor, workspace: Workspace
-) -> Tensor:
+) -> InBands[Tensor]:
     """Run the decoder's level that ends at an encoder level (0: full resolution) on a tile.
 
     ``x`` lies at half the resolution of ``half`` and of the result.
@@ -162,6 +169,7 @@ def decode_level(
     parts = list(bands(x, height, width, channels))
     if len(parts) == 1:
         result: Tensor = level(x, half)
+        yield
         return result
     halo = level.input_halo(0)
     out: Tensor | None = None
@@ -173,6 +181,7 @@ def decode_level(
             size = (level.merge.out_channels, height, width)
             out = workspace.map(f"decoded {number}", made, *size)
         rows(out, band).copy_(rows(made, band.inside(outer)))
+        yield
     assert out is not None  # noqa: S101 - there is at least one band
     return out
 
@@ -206,4 +215,4 @@ def _halved(rect: Rect) -> Rect:
     return rect.divided(2)
 
 
-__all__ = ["EncodedTile", "Workspace", "decode_level", "encode"]
+__all__ = ["EncodedTile", "InBands", "Workspace", "decode_level", "encode"]

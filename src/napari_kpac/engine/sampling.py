@@ -8,7 +8,7 @@ exact renders (session.py, bottleneck.py).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from math import sqrt
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from napari_kpac.engine.bottleneck import BlockCache
 from napari_kpac.engine.modulation import BlockModulation
 from napari_kpac.engine.pixels import Rect
-from napari_kpac.engine.stages import Stages, cut
+from napari_kpac.engine.stages import Counted, Stages, cut
 
 CROP_PX = 256
 MARGIN_PX = 64
@@ -39,7 +39,7 @@ class Sampled(NamedTuple):
 class SampledBottleneck:
     """Blocks and decoder's entry around a rectangle, with beta from a sample of the plane.
 
-    Generators yield after every tile and band.
+    Tiles, bands and crops are counted.
     """
 
     def __init__(self, stages: Stages) -> None:
@@ -61,7 +61,7 @@ class SampledBottleneck:
         return 2 * pixels < self.stages.plan.height * self.stages.plan.width
 
     def steps(self, local: Rect) -> int:
-        """Return how often :meth:`render` yields where nothing is kept yet."""
+        """Return how many steps :meth:`render` counts where nothing is kept yet."""
         around, plan = self._needed(local), self.stages.plan
         blocks = self.net.config.blocks
         tiles = [self._grown(crop) for crop in self._crops] + [around.times(self.stages.cell)]
@@ -70,9 +70,7 @@ class SampledBottleneck:
         return encoding + (blocks - 1) * len(self._crops) + (2 + 3 * blocks) * bands
 
     @torch.no_grad()
-    def render(
-        self, mods: Sequence[BlockModulation], local: Rect
-    ) -> Generator[None, None, Sampled]:
+    def render(self, mods: Sequence[BlockModulation], local: Rect) -> Counted[Sampled]:
         """Compute what the decoder begins with in ``local``, and the attention there."""
         net, stages = self.net, self.stages
         betas = yield from self._estimate(mods)
@@ -95,7 +93,7 @@ class SampledBottleneck:
         halo += sum(self.net.block_halo(index) for index in range(self.net.config.blocks))
         return local.grown(halo, *self.stages.cells)
 
-    def _estimate(self, mods: Sequence[BlockModulation]) -> Generator[None, None, list[Tensor]]:
+    def _estimate(self, mods: Sequence[BlockModulation]) -> Counted[list[Tensor]]:
         """Estimate beta of every block; kept until a modulation changes."""
         net, stages = self.net, self.stages
         if self._mods is not None and all(
@@ -115,7 +113,7 @@ class SampledBottleneck:
                 alpha = net.attention(index).run(maps[number])
                 used = mods[index].cropped(cells).apply(alpha)
                 maps[number] = net.fuse(index, beta).run(maps[number], used)
-                yield
+                yield True
         self._mods, self._betas = mods, betas
         return betas
 

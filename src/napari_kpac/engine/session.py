@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from napari_kpac.core.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions
-from napari_kpac.core.progress import Progress, Steps, finish, relay
+from napari_kpac.core.progress import Progress, Steps, Tally, finish, relay
 from napari_kpac.engine.bottleneck import BlockCache, Bottleneck
 from napari_kpac.engine.device import Model, card_of
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, options_of
@@ -41,8 +41,8 @@ Check = Callable[[], None]
 """Raises where a newer request has come."""
 Region = tuple[int, int, int, int]
 """(top, bottom, left, right) in pixels, ends excluded."""
-PIXEL_ROWS = 1024
-"""Rows of a result that are made of network values at a time."""
+PIXELS_AT_ONCE = 2_000_000
+"""Of a result, so many are made of network values in a step."""
 LEVELS = 255
 """Grey levels from black to white in which a change is told, whatever the image's type."""
 SAMPLE_SIDE, SAMPLES = 192, 3
@@ -92,7 +92,7 @@ class Session:
     Notes
     -----
     Thread-safe: one render runs at a time, and a newer request makes an older one stop
-    at its next step (a tile, or a band of a stage) with a ``CancelledError``. Where memory runs
+    at its next step (a band of a tile or of a stage) with a ``CancelledError``. Where memory runs
     short, it goes on in smaller tiles and says so in ``note``.
     """
 
@@ -178,7 +178,7 @@ class Session:
                 progress(done, tiles)
 
     def encode_steps(self) -> Iterator[tuple[int, int]]:
-        """Do the same tile by tile: yields (tiles done, tiles in all); may be left at any."""
+        """Do the same step by step: yields (tiles done, tiles in all); may be left at any."""
         with self._lock:
             for step in self._checked(self._begin(), lambda: self._encode(self._tile_count)):
                 if not step.note:
@@ -363,8 +363,7 @@ class Session:
     def _encode(self, total: int) -> Steps[None]:
         if self._bottleneck is not None:
             return
-        for done, _ in enumerate(self._stages.encode(), start=1):
-            yield Progress(done, total, "encode")
+        yield from relay(self._stages.encode(), partial(Tally(total).told, "encode"))
         self._bottleneck = Bottleneck(self._stages)
 
     def _render(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
@@ -382,10 +381,9 @@ class Session:
         else:
             whole = rect == self._whole
             local = None if whole else stages.around(outer).divided(stages.cell)
-            done = count(encoding + 1)
             entered, place = yield from relay(
                 self._bottleneck.render(mods, local),
-                lambda _: Progress(next(done), total, "blocks"),
+                partial(Tally(total, encoding).told, "blocks"),
             )
             residual = yield from self._decode(stages, entered, place, outer, total)
             residual = cut(residual, rect.inside(outer))
@@ -409,13 +407,13 @@ class Session:
     def _render_sampled(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
         """Render a rectangle at strength 1, with beta from a sample of the image."""
         assert self._sampled is not None  # noqa: S101 - made when it was asked whether it helps
-        stages, done = self._sampled.stages, count(1)
+        stages = self._sampled.stages
         mods = block_modulations(modulation, self.config, self._reader.padded)
         outer = rect.aligned(stages.cell)
         local = stages.around(outer).divided(stages.cell)
         total = self._sampled.steps(local) + sum(1 for _ in stages.plan.tiles(outer))
         found = yield from relay(
-            self._sampled.render(mods, local), lambda _: Progress(next(done), total, "sample")
+            self._sampled.render(mods, local), partial(Tally(total).told, "sample")
         )
         residual = yield from self._decode(stages, found.entered, found.place, outer, total)
         return self._part(cut(residual, rect.inside(outer)), outer, mods, found.caches)
@@ -447,10 +445,10 @@ class Session:
         self, stages: Stages, entered: Tensor, place: Rect, outer: Rect, total: int
     ) -> Steps[Tensor]:
         """Decode a rectangle whose edges are multiples of a cell: the last of ``total`` steps."""
-        done = count(total - sum(1 for _ in stages.plan.tiles(outer)) + 1)
+        before = total - sum(1 for _ in stages.plan.tiles(outer))
         return relay(
             stages.decode_all(entered, outer, place),
-            lambda _: Progress(next(done), total, "decode"),
+            partial(Tally(total, before).told, "decode"),
         )
 
     def _draft(self, modulation: Modulation, rect: Rect, factor: int) -> Steps[_Part]:
@@ -524,10 +522,11 @@ class Session:
     def _result(self, modulation: Modulation, rect: Rect, part: _Part) -> Steps[Result]:
         size = (rect.height, rect.width, *self._job.layout.plane_shape[2:])
         image = np.empty(size, self.dtype)
-        for top in range(rect.top, rect.bottom, PIXEL_ROWS):
+        count = max(1, PIXELS_AT_ONCE // rect.width)
+        for top in range(rect.top, rect.bottom, count):
             if top > rect.top:
                 yield Progress(top - rect.top, rect.height, "pixels")
-            rows = rect._replace(top=top, bottom=min(top + PIXEL_ROWS, rect.bottom))
+            rows = rect._replace(top=top, bottom=min(top + count, rect.bottom))
             place = rows.inside(rect)
             image[place.slices] = restore_pixels(
                 self._reader, self._job.first, self._plane, rows, cut(part.residual, place),

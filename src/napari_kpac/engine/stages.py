@@ -8,8 +8,10 @@ files, or whole stacks.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,13 +19,17 @@ from torch import Tensor
 
 from napari_kpac.core.files import reserve
 from napari_kpac.engine.backend import Backend
-from napari_kpac.engine.levels import Workspace, decode_level, encode
+from napari_kpac.engine.levels import InBands, Workspace, decode_level, encode
 from napari_kpac.engine.pixels import PlaneReader, Rect
 from napari_kpac.engine.tiling import MemoryCost, Plan
 from napari_kpac.network import KPACNet, Stage
 
-Bands = Generator[None, None, Tensor]
-"""A stage in bands: yields after each, so that whoever waits may give up; returns a map."""
+T = TypeVar("T")
+Counted = Generator[bool, None, T]
+"""Work that may be left wherever it yields: True after a tile or a band, which are counted, and
+False within one. Returns its result."""
+Bands = Counted[Tensor]
+"""The same for a stage that returns a map."""
 
 SAFETY_FACTOR = 1.5
 """A network of few channels needs more for a tile than plans count."""
@@ -105,11 +111,11 @@ class Stages:
         values = np.memmap(path, kind, "r+", shape=(1, height, width, channels))
         return torch.from_numpy(values).permute(0, 3, 1, 2)
 
-    def encode(self) -> Iterator[Rect]:
-        """Encode all tiles, keeping the halves of the plan's skips; yields each tile done."""
+    def encode(self) -> Counted[None]:
+        """Encode all tiles, keeping the halves of the plan's skips."""
         for tile in self.plan.tiles():
-            self._encode_tile(tile)
-            yield tile
+            yield from self._encode_tile(tile)
+            yield True
 
     def take_features(self) -> Tensor:
         """Return the encoder's features and keep no hold of them."""
@@ -119,7 +125,7 @@ class Stages:
 
     @torch.no_grad()
     def features(self, rect: Rect) -> Bands:
-        """Encode a rectangle alone, whose edges are multiples of a cell; yields after every tile.
+        """Encode a rectangle alone, whose edges are multiples of a cell.
 
         Nothing is kept for decoding.
         """
@@ -127,8 +133,10 @@ class Stages:
         for tile in self.plan.tiles(rect):
             outer = self._grown(tile, self.net.halos.encode)
             self._check_memory_for_tile(outer)
-            with self.backend.computing():
-                x = encode(self.net, self._read(outer), (), self.workspace).features
+            made = yield from self._computed(
+                encode(self.net, self._read(outer), (), self.workspace)
+            )
+            x = made.features
             assert x is not None  # noqa: S101 - asked for
             part = cut(x, tile.inside(outer), self.cell).to(self.reader.dtype)
             if whole is None:
@@ -138,7 +146,7 @@ class Stages:
                     device=self.device, memory_format=torch.channels_last,
                 )  # fmt: skip
             cut(whole, tile.inside(rect), self.cell).copy_(part)
-            yield
+            yield True
         assert whole is not None  # noqa: S101 - there is at least one tile
         return whole
 
@@ -147,7 +155,7 @@ class Stages:
         return self._grown(rect, self.net.halos.decode[0])
 
     @torch.no_grad()
-    def decode(self, entered: Tensor, rect: Rect, place: Rect | None = None) -> Tensor:
+    def decode(self, entered: Tensor, rect: Rect, place: Rect | None = None) -> Bands:
         """Compute the residual of a rectangle, on the device; it is overwritten by the next.
 
         Parameters
@@ -164,23 +172,23 @@ class Stages:
         x = self.on_device(cut(entered, cells if place is None else cells.inside(place)))
         self._check_memory_for_tile(outer)
         missing = [level for level in range(self.config.levels) if level not in self.halves]
-        fresh = self._recompute(outer, missing) if missing else {}
+        fresh = (yield from self._recompute(outer, missing)) if missing else {}
         covered = outer
-        with self.backend.computing():
-            for index, halo in enumerate(self.net.halos.decode):
-                level = self.config.levels - 1 - index
-                # On the way up less and less of the surroundings is needed.
-                needed = self._grown(rect, halo)
-                x = cut(x, needed.inside(covered), 2 ** (level + 1))
-                if level in fresh:
-                    half = cut(fresh.pop(level), needed.inside(outer), 2**level)
-                else:
-                    half = self.on_device(cut(self.halves[level], needed, 2**level))
-                x, covered = decode_level(self.net, level, x, half, self.workspace), needed
+        for index, halo in enumerate(self.net.halos.decode):
+            level = self.config.levels - 1 - index
+            # On the way up less and less of the surroundings is needed.
+            needed = self._grown(rect, halo)
+            x = cut(x, needed.inside(covered), 2 ** (level + 1))
+            if level in fresh:
+                half = cut(fresh.pop(level), needed.inside(outer), 2**level)
+            else:
+                half = self.on_device(cut(self.halves[level], needed, 2**level))
+            steps = decode_level(self.net, level, x, half, self.workspace)
+            x, covered = (yield from self._computed(steps)), needed
         return cut(x, rect.inside(covered))
 
     def decode_all(self, entered: Tensor, rect: Rect, place: Rect | None = None) -> Bands:
-        """Compute the residual of a rectangle tile by tile, on the CPU; yields after each.
+        """Compute the residual of a rectangle tile by tile, on the CPU.
 
         Its edges are multiples of the cell size. An accelerator sends it in one piece.
         """
@@ -189,11 +197,11 @@ class Stages:
         where = self.device if at_once else torch.device("cpu")
         whole = torch.empty(shape, dtype=dtype, device=where, memory_format=torch.channels_last)
         for tile in self.plan.tiles(rect):
-            part = self.decode(entered, tile, place)
+            part = yield from self.decode(entered, tile, place)
             if self.backend.is_accelerator and not at_once:
                 part = self.backend.download(part, dtype)
             cut(whole, tile.inside(rect)).copy_(part)
-            yield
+            yield True
         return self.backend.download(whole, dtype) if at_once else whole
 
     @property
@@ -227,10 +235,10 @@ class Stages:
         above: Tensor | None = None
         for top in range(0, height, self.plan.band):
             band = Rect(top, min(top + self.plan.band, height), 0, width)
-            result = self._band(stage, band, above, inputs)
+            result = yield from self._band(stage, band, above, inputs)
             if out is None:
                 if band.height == height:
-                    yield
+                    yield True
                     return result
                 shape = (1, result.shape[1], height, width)
                 out = torch.empty(
@@ -242,14 +250,14 @@ class Stages:
             place = out[:, :, band.top : band.bottom]
             place.add_(result) if add else place.copy_(result)
             del result
-            yield
+            yield True
         assert out is not None  # noqa: S101 - there is at least one band
         return out
 
     @torch.no_grad()
     def _band(
         self, stage: Stage, band: Rect, above: Tensor | None, inputs: Sequence[Tensor]
-    ) -> Tensor:
+    ) -> Bands:
         outer = band.grown(stage.halo, *inputs[0].shape[-2:])
         self.backend.check_available(self._cost.band(outer.height, outer.width))
         parts = [self.on_device(cut(whole, outer)) for whole in inputs]
@@ -258,27 +266,38 @@ class Stages:
             gone = band.top - outer.top
             rest = parts[0][:, :, gone:]
             parts[0] = torch.cat((above[:, :, above.shape[2] - gone :], rest), dim=2)
-        return cut(stage.run(*parts), band.inside(outer))
+        if stage.steps is None:
+            result = stage.run(*parts)
+        else:
+            result = yield from _within(stage.steps(*parts))
+        return cut(result, band.inside(outer))
 
     @torch.no_grad()
-    def _encode_tile(self, tile: Rect) -> None:
+    def _encode_tile(self, tile: Rect) -> Counted[None]:
         outer = self._grown(tile, self.net.halos.encode)
         self._check_memory_for_tile(outer)
-        with self.backend.computing():
-            made = encode(self.net, self._read(outer), self.plan.kept_skips, self.workspace)
+        made = yield from self._computed(
+            encode(self.net, self._read(outer), self.plan.kept_skips, self.workspace)
+        )
         for level, half in made.halves.items():
             kept = self.halves.get(level)
             self.halves[level] = self._keep(kept, half, tile, outer, 2**level)
         assert made.features is not None  # noqa: S101 - asked for
         self._features = self._keep(self._features, made.features, tile, outer, self.cell)
 
-    def _recompute(self, outer: Rect, levels: Sequence[int]) -> dict[int, Tensor]:
+    def _recompute(self, outer: Rect, levels: Sequence[int]) -> Counted[dict[int, Tensor]]:
         """Compute the halves of some skips for a rectangle, by encoding once more."""
         wider = self._grown(outer, self.net.halos.skips)
-        with self.backend.computing():
-            x = self._read(wider)
-            found = encode(self.net, x, levels, self.workspace, features=False).halves
+        x = self._read(wider)
+        made = yield from self._computed(
+            encode(self.net, x, levels, self.workspace, features=False)
+        )
+        found = made.halves
         return {level: cut(half, outer.inside(wider), 2**level) for level, half in found.items()}
+
+    def _computed(self, steps: InBands[T]) -> Counted[T]:
+        """Take the steps of a part of a tile, in half precision where that is wanted."""
+        return _within(steps, self.backend)
 
     def _keep(
         self, whole: Tensor | None, part: Tensor, tile: Rect, outer: Rect, cell: int
@@ -311,6 +330,22 @@ class Stages:
     def _check_memory_for_tile(self, rect: Rect) -> None:
         needed = self._cost.tile(rect.height, rect.width)
         self.backend.check_available(int(SAFETY_FACTOR * needed))
+
+
+def _within(steps: InBands[T], backend: Backend | None = None) -> Counted[T]:
+    """Take steps that are not counted, each in the precision of the backend if there is one."""
+    while True:
+        # Not longer than a step: whoever takes the next one has a precision of its own.
+        context: AbstractContextManager[Any] = nullcontext()
+        if backend is not None:
+            context = backend.computing()
+        with context:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+        yield False
 
 
 def _tail(above: Tensor | None, whole: Tensor, band: Rect, halo: int) -> Tensor:

@@ -468,10 +468,9 @@ def _forward(net: KPACNet, image: npt.NDArray[np.float32]) -> torch.Tensor:
     reader = PlaneReader(image, None, PixelRange(0.0, 1.0, "unit"), net.config.multiple)
     plan = make_plan(reader.padded, net.config, halo=net.halos.encode, tile=None, budget=1)
     stages = Stages(net, reader, plan, Backend(CPU))
-    for _ in stages.encode():
-        pass
+    finish(stages.encode())
     entered, _, _ = finish(Bottleneck(stages).run(None))
-    return stages.decode(entered, Rect(0, plan.height, 0, plan.width))
+    return finish(stages.decode(entered, Rect(0, plan.height, 0, plan.width)))
 
 
 def _deblur_large(image: npt.NDArray[np.uint8], net: KPACNet, kept: bool) -> None:

@@ -5,7 +5,7 @@ Not for: encoder and decoder (net.py), or the modulation of alpha (engine).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, cast
 
@@ -132,6 +132,18 @@ class KPACBlock(nn.Module):
     def fuse(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> Tensor:
         """Weight the branches and aggregate them into the block's output, one after the other."""
         return lrelu(self.fusion(_weighted(branches, alpha, beta)))
+
+    def fuse_steps(
+        self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor
+    ) -> Generator[None, None, Tensor]:
+        """Do the same, with the same result bit by bit; yields after every branch."""
+        total: Tensor | None = None
+        for index, branch in enumerate(_weighted(branches, alpha, beta)):
+            part = self.fusion.partial(index, branch, bias=index == 0)
+            total = part if total is None else total.add_(part)
+            yield
+        assert total is not None  # noqa: S101 - there is at least one dilation
+        return lrelu(total)
 
     def shares(self, branches: Iterable[Tensor], alpha: Tensor, beta: Tensor) -> Iterator[Tensor]:
         """Compute the share of every branch in the fusion's sum, without its bias."""

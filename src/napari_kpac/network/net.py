@@ -5,7 +5,7 @@ Not for: tiling and caching of those stages (engine), weight files (weights).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -166,6 +166,8 @@ class Stage(NamedTuple):
     """Maps (batch, channels, h, w) to a map of the same height and width."""
     halo: int
     """Cells around a region that it must be given for its result there to be exact."""
+    steps: Callable[..., Generator[None, None, Tensor]] | None = None
+    """The same as ``run`` in parts, with a yield after each; None where it has only one."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,10 @@ class KPACNet(nn.Module):
         def run(x: Tensor, alpha: Tensor) -> Tensor:
             return block.fuse(block.branches(x), alpha, beta)
 
-        return Stage(run, block.branch_halo + input_halo(block.fusion))
+        def steps(x: Tensor, alpha: Tensor) -> Generator[None, None, Tensor]:
+            return block.fuse_steps(block.branches(x), alpha, beta)
+
+        return Stage(run, block.branch_halo + input_halo(block.fusion), steps)
 
     def fuse_branches(self, index: int, beta: Tensor) -> Stage:
         """Return the stage from the alphas to use, and all branches, to the output of a block."""

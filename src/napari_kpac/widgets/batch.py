@@ -5,6 +5,7 @@ Not for: the work (napari_kpac.batch, which the terminal uses too).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,12 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QHeaderView
 
-from napari_kpac.core.errors import NotReadyError
+from napari_kpac.core.errors import NotReadyError, split_place
 from napari_kpac.core.files import naming
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets import preferences
-from napari_kpac.widgets.choices import ChoiceFiller, DeviceBox, ModelBox
+from napari_kpac.widgets.choices import ChoiceFiller, Choices, DeviceBox, ModelBox
 from napari_kpac.widgets.docked import DockedWidget
 from napari_kpac.widgets.files import LayerTuple, add_result, read_result
 from napari_kpac.widgets.form import Form, choice_box, folder_edit, read_folder
@@ -32,6 +33,7 @@ from napari_kpac.widgets.task import Latest
 if TYPE_CHECKING:
     from napari_kpac.batch import FileProgress, Outcome, Report
     from napari_kpac.batch.inputs import Item
+    from napari_kpac.weights.store import Config
 
 FORMATS = (
     ("that of the input", ""),
@@ -59,7 +61,16 @@ class BatchWidget(DockedWidget):
         self._recipe = RecipeEdit(
             "Optional: how to deblur, as the mixer saved it, or a result that carries it."
         )
-        self._model = ModelBox(single=True)
+        self._model = ModelBox()
+        self._left, self._right = (
+            folder_edit(
+                f"{side} views",
+                f"Folder of the {side} views of a dual-pixel camera, matched with the others by "
+                "name, or else by order. Without images the mean of the views stands for them.",
+            )
+            for side in ("left", "right")
+        )
+        self._configs: Mapping[str, Config] = {}
         self._device = DeviceBox()
         self._format = choice_box("format", FORMATS, "Of the results.")
         self._overwrite = CheckBox(
@@ -67,7 +78,8 @@ class BatchWidget(DockedWidget):
             tooltip="Make results again that are there; otherwise what is done is skipped.",
         )
         self._overwrite.native.setText("")  # its label stands beside it
-        self.kept(ChoiceFiller(self._model, self._device, self))
+        filler = self.kept(ChoiceFiller(self._model, self._device, self))
+        filler.filled.connect(self._learn_configs)
         self._panel = RunPanel(
             "Deblur files", "Deblur all files; again to cancel.", describe=self._describe
         )
@@ -77,6 +89,7 @@ class BatchWidget(DockedWidget):
         self._table = SortedTable()
         self._build()
         self._recipe.read.connect(self._show_controls)
+        self._model.changed.connect(self._show_controls)
         self._panel.wanted.connect(self.run)
         task = self._panel.task
         task.progressed.connect(self._show_file)
@@ -89,24 +102,49 @@ class BatchWidget(DockedWidget):
         self._table.setToolTip("Double-click a row to open its result.")
         self._clear_table()
         form = Form([
-            self._inputs, self._output, self._recipe, self._model, self._device, self._format,
-            self._overwrite,
+            self._inputs, self._output, self._recipe, self._model, self._left, self._right,
+            self._device, self._format, self._overwrite,
         ])  # fmt: skip
         layout = self.fill_scrolling()
         layout.addWidget(form)
         layout.addWidget(self._panel)
         layout.addWidget(self._table, 1)
         self.preferred_width = 380
+        self._show_controls()
 
     def _show_controls(self) -> None:
-        """Show the model where no recipe names one."""
+        """Show the model where no recipe names one, and the views where it takes them."""
         self._model.visible = self._recipe.recipe is None
+        self._left.visible = self._right.visible = self._takes_views()
+
+    def _learn_configs(self, found: Choices) -> None:
+        self._configs = found.configs
+        self._show_controls()
+
+    def _takes_views(self) -> bool:
+        recipe = self._recipe.recipe
+        model = self._model.value if recipe is None else recipe.options.model
+        config = self._configs.get(preferences.model(model))
+        return config is not None and config.views == 2
+
+    def _views(self) -> tuple[Path, Path] | None:
+        """Return the folders of the views where the model takes them."""
+        if not self._takes_views():
+            return None
+        left, right = read_folder(self._left), read_folder(self._right)
+        if left is None or right is None:
+            raise NotReadyError(
+                "this model takes the two views of a dual-pixel camera: choose the folders of the "
+                "left and the right views, or another model"
+            )
+        return left, right
 
     def run(self) -> None:
         """Start deblurring the files."""
         with self._message.showing_errors():
             inputs, output = list(self._inputs.paths), read_folder(self._output)
-            if not inputs:
+            views = self._views()
+            if not inputs and views is None:
                 raise NotReadyError("add files or a folder of images first")
             if output is None:
                 raise NotReadyError("choose the folder for the results first")
@@ -117,7 +155,7 @@ class BatchWidget(DockedWidget):
             overwrite = bool(self._overwrite.value)
             self._clear_table()
             self._panel.start(
-                lambda: _steps(inputs, output, options, recipe, ending, overwrite=overwrite),
+                lambda: _steps(inputs, views, output, options, recipe, ending, overwrite=overwrite),
                 "Loading the model ...",
                 self._show_report,
             )
@@ -182,7 +220,7 @@ class BatchWidget(DockedWidget):
 
     def _show_report(self, report: Report) -> None:
         summary = next(report.lines())
-        failed = " The table says why." if report.failed else ""
+        failed = " The table says why: double-click for help." if report.failed else ""
         self._message.setText(
             f"{summary}, in {duration(self._panel.seconds)}.{failed} Double-click a row to open "
             "its result."
@@ -209,6 +247,7 @@ class BatchWidget(DockedWidget):
 
 def _steps(
     inputs: list[Path],
+    views: tuple[Path, Path] | None,
     output: Path,
     options: DeblurOptions,
     recipe_file: Path | None,
@@ -226,7 +265,12 @@ def _steps(
     with naming(output):  # there is no doubt that a folder is meant, whatever it is called
         output.mkdir(parents=True, exist_ok=True)
     batch = BatchOptions(to=ending, overwrite=overwrite)
-    return (yield from deblur_files(inputs, output, options, batch=batch, recipe=recipe))
+    left, right = views or (None, None)
+    return (
+        yield from deblur_files(
+            inputs, output, options, batch=batch, recipe=recipe, left=left, right=right
+        )
+    )
 
 
 def _steps_per_file() -> int:
@@ -242,7 +286,10 @@ def _word(outcome: Outcome) -> str:
 
 
 def _what(outcome: Outcome) -> str:
-    """Return the name of the result, or the reason for a failure without the name of the file."""
+    """Return the name of the result, or the reason for a failure without the name of the file.
+
+    Where the documentation helps is told, as a link, when the row is double-clicked.
+    """
     if outcome.state == "failed":
-        return outcome.problem.removeprefix(f"{outcome.item.first}: ")
+        return split_place(outcome.problem.removeprefix(f"{outcome.item.first}: "))[0]
     return ", ".join(path.name for path in outcome.written)

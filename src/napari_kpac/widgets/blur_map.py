@@ -76,6 +76,8 @@ FILES = {
     "Overlay (*.png)": "overlay",
 }
 SLIDER_STEPS = 1000
+MASK_OPACITY = 0.35
+"""Of masks and regions: the image is to be seen through them."""
 
 
 class BlurMapWidget(DockedWidget):
@@ -272,7 +274,7 @@ class BlurMapWidget(DockedWidget):
             return
         name = f"{source.name} (blurred)"
         self._results.put(
-            key, result.mask, placement(source), name=name, kind="labels", opacity=0.35
+            key, result.mask, placement(source), name=name, kind="labels", opacity=MASK_OPACITY
         )
 
     def _ask_scores(self) -> None:
@@ -303,10 +305,14 @@ class BlurMapWidget(DockedWidget):
         name = f"{source.name} (blurred regions)"
         features = layer_features(table)
         self._results.put(
-            key, labels, placement(source), name=name, kind="labels", features=features
-        )
+            key, labels, placement(source), name=name, kind="labels", features=features,
+            opacity=MASK_OPACITY,
+        )  # fmt: skip
         count = int(labels.max(initial=0))
-        self._message.setText(f"{count} regions; their table is in the layer's features.")
+        found = "1 region; its" if count == 1 else f"{count} regions; their"
+        self._message.setText(
+            f"{found} measurements are in napari's features table: Layers > Metadata."
+        )
 
     def save_regions(self, path: str | Path) -> None:
         """Write the measurements of the blurred areas as a CSV file, in a thread."""
@@ -326,7 +332,8 @@ class BlurMapWidget(DockedWidget):
             self._extras.ask(write, self._show_saved)
 
     def _show_saved(self, files: list[Path]) -> None:
-        self._message.setText(f"Saved {len(files)} file(s): {files[0].name}")
+        names = ", ".join(file.name for file in files)
+        self._message.setText(f"Saved {names}.")
 
     def _known(self) -> tuple[Any, Image]:
         if self._result is None or self._source is None:

@@ -271,7 +271,7 @@ def find_choices() -> Choices:
 
 
 def _suffix(status: str, config: Config) -> str:
-    views = "dual-pixel" if config.views == 2 else ""
+    views = "dual" if config.views == 2 else ""
     kind = "DMENet" if config.KIND == "dmenet" else ""
     notes = [note for note in (kind, status, views) if note]
     return f" ({', '.join(notes)})" if notes else ""

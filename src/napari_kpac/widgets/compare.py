@@ -150,10 +150,22 @@ class Comparison(QWidget):
         right = (slice(column, None), slice(None)) if after.rgb else (slice(column, None),)
         where = moved(after, (0,) * (after.ndim - 1) + (column,))
         data = after.data[(..., *right)]
-        self._results.put(SPLIT, data, where, name=SPLIT, beside=after, record=SPLIT)
+        is_new = self._results.find(SPLIT) is None
+        split = self._results.put(SPLIT, data, where, name=SPLIT, beside=after, record=SPLIT)
+        if is_new:
+            split.events.visible.connect(self._show_line)
         after.visible = False
-        if self._peeked is None:
-            self._line.show(after, column)
+        self._show_line()
+
+    def _show_line(self, event: object = None) -> None:
+        """Show the line where the split is shown."""
+        del event
+        split = self._results.find(SPLIT)
+        if split is None or self._pair is None or not split.visible:
+            self._line.hide()
+            return
+        after = self._pair[1]
+        self._line.show(after, self._column(after.data.shape[-2 if after.rgb else -1]))
 
     def _follow_removal(self, event: Any) -> None:
         pair_ends = self._pair is not None and event.value in self._pair
@@ -209,7 +221,6 @@ class Comparison(QWidget):
         layer = self._pair[1] if split is None else split
         if self._peeked is None and layer.visible:
             self._peeked = layer
-            self._line.hide()
             layer.visible = False
         yield
         self._peek_end.start()

@@ -6,12 +6,22 @@ Not for: controls (form.py), running work (run_panel.py), the documentation (hel
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from napari.layers import Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtWidgets import QHBoxLayout, QLayout, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QAbstractSlider,
+    QAbstractSpinBox,
+    QComboBox,
+    QHBoxLayout,
+    QLayout,
+    QScrollArea,
+    QScrollBar,
+    QVBoxLayout,
+    QWidget,
+)
 
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.form import button
@@ -111,7 +121,11 @@ class DockedWidget(QWidget):
 
 
 class _Scrolling(QScrollArea):
-    """Scrolls a page up and down; sideways only where it is narrower than the page can be."""
+    """Scrolls a page up and down; sideways only where it is narrower than the page can be.
+
+    The mouse wheel scrolls it also above a control, which otherwise would change: choices never
+    follow the wheel, sliders and numbers once they were clicked.
+    """
 
     def __init__(self, page: QWidget) -> None:
         super().__init__()
@@ -134,10 +148,30 @@ class _Scrolling(QScrollArea):
         return wide + (0 if bar is None else bar.sizeHint().width())
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:  # noqa: N802
-        """Follow the page when what is on it changes."""
-        if event is not None and event.type() == QEvent.Type.LayoutRequest:
+        """Follow the page when what is on it changes; keep the wheel from its controls."""
+        kind = None if event is None else event.type()
+        if kind == QEvent.Type.LayoutRequest:
             self.updateGeometry()
+            self._follow_controls()
+        if event is not None and kind == QEvent.Type.Wheel and _is_control(watched):
+            if isinstance(watched, QComboBox) or not watched.hasFocus():
+                event.ignore()  # so that it goes on to the page
+                return True
         return super().eventFilter(watched, event)
+
+    def _follow_controls(self) -> None:
+        page = self.widget()
+        for control in () if page is None else page.findChildren(QWidget):
+            if _is_control(control):
+                control.installEventFilter(self)
+                if control.focusPolicy() == Qt.FocusPolicy.WheelFocus:
+                    control.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+
+def _is_control(part: QObject | None) -> TypeGuard[QWidget]:
+    """Return True if the mouse wheel would change it; scroll bars are meant to follow it."""
+    controls = (QComboBox, QAbstractSpinBox, QAbstractSlider)
+    return isinstance(part, controls) and not isinstance(part, QScrollBar)
 
 
 def first_hint(button: str, layer: Layer | None) -> str:

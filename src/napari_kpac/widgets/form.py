@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -27,19 +28,28 @@ from qtpy.QtWidgets import (
 
 from napari_kpac.core.errors import ConfigError
 
+TOOLTIP_LETTERS = 80
+"""In a line of a tooltip; longer ones are broken."""
 COMBO_LETTERS = 8
 """Letters of an entry that a combo box shows at least."""
 
 
+def wrapped(text: str) -> str:
+    """Return a text for a tooltip: Qt breaks a long one into lines only where it is rich text."""
+    if max(map(len, text.split("\n"))) <= TOOLTIP_LETTERS:
+        return text
+    return "<qt>" + escape(text, quote=False).replace("\n", "<br>") + "</qt>"
+
+
 def choice_box(label: str, choices: Sequence[tuple[str, Any]], tooltip: str) -> ComboBox:
     """Return a combo box of choices, each a text and a value."""
-    return ComboBox(label=label, choices=choices, tooltip=tooltip)
+    return ComboBox(label=label, choices=choices, tooltip=wrapped(tooltip))
 
 
 def button(text: str, tooltip: str, action: Callable[[], None]) -> QPushButton:
     """Return a button that does something."""
     made = QPushButton(text)
-    made.setToolTip(tooltip)
+    made.setToolTip(wrapped(tooltip))
     made.clicked.connect(action)
     return made
 
@@ -54,7 +64,7 @@ def file_edit(label: str, tooltip: str, mode: FileDialogMode, files: str | None 
 
     ``files`` says which files the dialog shows, as Qt has it.
     """
-    edit = FileEdit(label=label, tooltip=tooltip, mode=mode, filter=files)
+    edit = FileEdit(label=label, tooltip=wrapped(tooltip), mode=mode, filter=files)
     edit.choose_btn.text = "..."
     edit.choose_btn.max_width = 32
     return edit
@@ -93,7 +103,7 @@ class Form(QWidget):
             native = control.native
             _let_shrink(native)
             label = QLabel(control.label)
-            label.setToolTip(control.tooltip or "")
+            label.setToolTip(wrapped(control.tooltip or ""))
             label.setBuddy(native)
             rows.addRow(label, native)
             self._labels[native] = label

@@ -96,9 +96,9 @@ class ResultLayers:
         return layer if layer is not None and layer.name == name else None
 
     def raise_above(self, source: Image, key: Hashable) -> None:
-        """Put the layer of a key on top of the others that were made of the same source."""
+        """Put the layer of a key above its source and all images that would hide it."""
         layers, layer = self._viewer.layers, self.find(key)
-        if layer is not None and layers.index(layer) < (top := self._top(source)) - 1:
+        if layer is not None and layers.index(layer) < (top := self._top(source, layer)) - 1:
             layers.move(layers.index(layer), top)
 
     def remove(self, key: Hashable) -> None:
@@ -141,8 +141,9 @@ class ResultLayers:
             Whether the last axis is colour; taken over from ``beside``.
         beside
             An image whose look a new layer takes over, and above which it lies, on top of its
-            other results; what was selected stays so. Its contrast limits are taken over again
-            when they have changed. Without it the new layer is the topmost and the active one.
+            other results and of images that would hide it; what was selected stays so. Its
+            contrast limits are taken over again when they have changed. Without it the new layer
+            is the topmost and the active one.
         look
             Further arguments of a new layer.
 
@@ -189,13 +190,20 @@ class ResultLayers:
         layers.selection = selected
         return layer
 
-    def _top(self, source: Image) -> int:
-        """Return the index right above a source and what was made of it."""
+    def _top(self, source: Image, layer: Layer | None = None) -> int:
+        """Return the index right above a source, what was made of it, and images that cover it."""
         layers = self._viewer.layers
         index = int(layers.index(source)) + 1
         while index < len(layers) and layers[index].unique_id in self._ids:
             index += 1
-        return index
+        covering = [n + 1 for n, each in enumerate(layers) if each is not layer and _hides(each)]
+        return max([index, *covering])
+
+
+def _hides(layer: Layer) -> bool:
+    """Return True if nothing can be seen of what lies below a layer."""
+    opaque = layer.blending in ("opaque", "translucent", "translucent_no_depth")
+    return type(layer) is Image and bool(layer.visible) and layer.opacity == 1 and opaque
 
 
 def _update(layer: Any, data: Any, where: Mapping[str, Any]) -> None:

@@ -171,9 +171,11 @@ class RunPanel(QWidget):
 
     def _describe_step(self, progress: Progress) -> str:
         done, total = progress.done, progress.total
-        left = self.seconds / done * (total - done) if done else 0
-        note = progress.note or f"about {duration(left)} left"
-        return f"Step {done} of {total} ({progress.stage}), {note}"
+        note = progress.note
+        if done and not note:
+            note = f"about {duration(self.seconds / done * (total - done))} left"
+        step = f"Step {done} of {total} ({progress.stage})"
+        return f"{step}, {note}" if note else step
 
     def _show_cancelled(self) -> None:
         self.message.setText(self._cancelled)

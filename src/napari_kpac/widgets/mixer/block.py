@@ -48,6 +48,7 @@ class BlockPage(QWidget):
         content = QWidget()
         layout = QVBoxLayout(content)
         layout.setContentsMargins(2, 2, 2, 2)
+        layout.setSpacing(2)
         layout.addLayout(row, 1)
         layout.addWidget(title)
         layout.addWidget(self.beta)

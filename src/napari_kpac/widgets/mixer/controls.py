@@ -28,6 +28,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import LayerBox
+from napari_kpac.widgets.form import wrapped
 from napari_kpac.widgets.mixer.block import BlockPage
 from napari_kpac.widgets.mixer.state import (
     MAX_STRENGTH,
@@ -56,7 +57,7 @@ BUTTONS = {
     "Load": "Load settings from a recipe file.",
 }
 
-EXPLANATION_LINES = 3
+EXPLANATION_LINES = 4
 THUMBNAIL_DELAY_MS = 30
 """From the image to its thumbnails: one long pause becomes two."""
 
@@ -93,6 +94,7 @@ class MixerControls(QWidget):
         self.explanation.setAlignment(Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
         layout.addLayout(self._build_strength())
         layout.addWidget(self.tabs, 1)
         layout.addWidget(self.explanation)
@@ -101,10 +103,11 @@ class MixerControls(QWidget):
 
     def _build_strength(self) -> QHBoxLayout:
         self.strength = NumberSlider(self, Qt.Orientation.Horizontal, MAX_STRENGTH)
-        self.strength.slider.setToolTip(
+        about = wrapped(
             "0 shows the input, 1 the network's result, more exaggerates. Inside a painted label "
             "at 0 every pixel is that of the input."
         )
+        self.strength.slider.setToolTip(about)
         self.strength.number.setStyleSheet("min-width: 48px; max-width: 70px;")
         self.strength.moved.connect(
             lambda value: self.moved.emit(self._state.with_strength(self.label.value(), value))
@@ -119,10 +122,9 @@ class MixerControls(QWidget):
     def _build_rows(self, labels: LayerBox, live: bool) -> QGridLayout:
         self.preset = QComboBox()
         self.preset.setToolTip("Set all gains of the block on display (or of all) at once.")
-        self.preset.setPlaceholderText("(none of these)")
         self.preset.activated.connect(self._choose_preset)
-        self.link = QCheckBox("link blocks")
-        self.link.setToolTip("Moves apply to all blocks at once.")
+        self.link = QCheckBox("link")
+        self.link.setToolTip("Link the blocks: moves apply to all of them at once.")
         self.link.toggled.connect(lambda _: self._show_preset())
         self.live = QCheckBox("live")
         self.live.setToolTip("Render while a slider is moving, not only when it is let go.")
@@ -131,27 +133,26 @@ class MixerControls(QWidget):
         self.new_labels.setToolTip("Add a labels layer of the image's size to paint in.")
         self.label = QSpinBox()
         self.label.setRange(WHOLE_IMAGE, 65535)
-        self.label.setSpecialValueText("the whole image")
+        self.label.setSpecialValueText("whole image")
         self.label.setPrefix("label ")
-        self.label.setToolTip(
+        about = wrapped(
             "What strips and strength act on: the whole image, or one painted label. For a label "
             "choose a layer to paint with, or press New."
         )
+        self.label.setToolTip(about)
         self.label.setEnabled(False)
         self.label.valueChanged.connect(self._show_values)
-        rows: tuple[tuple[str, QWidget, QWidget | None], ...] = (
-            ("preset", self.preset, None),
-            ("", self.link, self.live),
+        rows: tuple[tuple[str, QWidget, QWidget], ...] = (
+            ("preset", self.preset, self.link),
             ("paint with", labels.native, self.new_labels),
-            ("sliders act on", self.label, None),
+            ("sliders act on", self.label, self.live),
         )
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
         for row, (text, first, second) in enumerate(rows):
             grid.addWidget(QLabel(text), row, 0)
-            grid.addWidget(first, row, 1, 1, 2 if second is None else 1)
-            if second is not None:
-                grid.addWidget(second, row, 2)
+            grid.addWidget(first, row, 1)
+            grid.addWidget(second, row, 2)
         return grid
 
     def _build_buttons(self) -> QHBoxLayout:
@@ -179,15 +180,17 @@ class MixerControls(QWidget):
                 self._connect_strip(block, index, strip)
             self.pages.append(page)
             self.tabs.addTab(page, f"block {block + 1}")
-            self.tabs.setTabToolTip(block, block_sentence(block, config.blocks))
+            self.tabs.setTabToolTip(block, wrapped(block_sentence(block, config.blocks)))
         self._presets = presets(config.dilations)
         self.preset.clear()
         self.preset.addItems(list(self._presets))
+        self.preset.setPlaceholderText("(none of these)")
 
     def _connect_strip(self, block: int, index: int, strip: Strip) -> None:
         strip.pointed.connect(partial(self._explain, strip))
         strip.gain.moved.connect(partial(self._move_gain, block, index))
         strip.gain.settled.connect(self.settled)
+        strip.set_back.connect(partial(self._set_back, block, index))
         strip.mute.toggled.connect(partial(self._toggle_flag, "muted", block, index))
         strip.solo.toggled.connect(partial(self._toggle_flag, "soloed", block, index))
         thumbnail = strip.thumbnail
@@ -213,12 +216,15 @@ class MixerControls(QWidget):
         self._explain(self._pointed)
 
     def _explain(self, strip: Strip | None) -> None:
-        """Explain the strip that the user points at; None: say which one does most."""
+        """Explain the strip that the user points at; None: say which one does most.
+
+        A gain above 1 is warned of instead.
+        """
         self._pointed = strip
         if strip is not None:
-            text = strip_sentence(strip.facts)
             over = strip.gain.value > 1
-            self.explanation.setText(f"{gains_sentence(self.sliders)} {text}" if over else text)
+            text = gains_sentence(self.sliders) if over else strip_sentence(strip.facts)
+            self.explanation.setText(text)
             return
         effects = {
             (block, each.facts.index): each.facts.effect
@@ -305,6 +311,9 @@ class MixerControls(QWidget):
     def _toggle_flag(self, name: str, block: int, index: int, on: bool) -> None:
         label = self.label.value()
         self.chosen.emit(self._state.with_flag(name, label, self._scope(block), index, on))
+
+    def _set_back(self, block: int, index: int) -> None:
+        self.chosen.emit(self._state.set_back(self.label.value(), self._scope(block), index))
 
     def _choose_preset(self) -> None:
         row = self._presets[self.preset.currentText()]

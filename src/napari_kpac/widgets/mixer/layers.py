@@ -30,6 +30,9 @@ from napari_kpac.widgets.layers import (
 from napari_kpac.widgets.mixer.state import MAX_GAIN, MixerState
 from napari_kpac.widgets.mixer.strip import ALPHA_COLORMAP
 
+PAINT_OPACITY = 0.35
+"""Of a layer to paint in: what the paint does to the image is to be seen through it."""
+
 
 class LayerPlane:
     """A plane of a layer's data, read when and where it is wanted.
@@ -158,6 +161,7 @@ class ImageSlice:
         layer = self.viewer.add_labels(data, name=name, **self.where())
         layer.mode = "paint"
         layer.brush_size = max(10, min(size) // 12)
+        layer.opacity = PAINT_OPACITY
         return layer
 
     def load(self, modulation: Any, shape: tuple[int, int]) -> tuple[MixerState, Labels | None]:
@@ -210,6 +214,8 @@ class ResultLayer:
         self.region: Region | None = None
         """(top, bottom, left, right) of the part on show; None: the whole image."""
         self._key: Any = None
+        self.is_to_be_raised = False
+        """Whether the next result goes above all that would hide it."""
 
     @property
     def layer(self) -> Any:
@@ -229,9 +235,9 @@ class ResultLayer:
             # A draft has no recipe, for it cannot be made again.
             record=None if result.draft else result.recipe.to_dict(),
         )  # fmt: skip
-        if key != self._key:
+        if key != self._key or self.is_to_be_raised:
             self._layers.raise_above(image.source, key)
-            self._key = key
+            self._key, self.is_to_be_raised = key, False
 
     def show_stack(self, image: ImageSlice, pixels: Any, record: Any) -> Any:
         """Put the result of all slices below the slice that is being mixed; returns the layer."""

@@ -91,6 +91,14 @@ class MixerState:
             label, {name: _changed(self.flags_of(name, label), block, index, on)}
         )
 
+    def set_back(self, label: int, block: int | None, index: int) -> MixerState:
+        """Leave one dilation as the network has it: gain 1, neither muted nor soloed."""
+        state = self.with_gain(label, block, index, 1.0)
+        for name in ("muted", "soloed"):
+            if any(row[index] for row in state.flags_of(name, label)):
+                state = state.with_flag(name, label, block, index, False)
+        return state
+
     def with_row(self, label: int, block: int | None, row: tuple[float, ...]) -> MixerState:
         """Set the gains of one block or of all; mute and solo go off."""
         rows = tuple(

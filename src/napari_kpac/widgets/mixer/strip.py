@@ -26,6 +26,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import signals_blocked
 
+from napari_kpac.widgets.form import wrapped
 from napari_kpac.widgets.mixer.state import MAX_GAIN
 from napari_kpac.widgets.mixer.words import (
     BETA,
@@ -84,7 +85,7 @@ class Thumbnail(QToolButton):
 
     def __init__(self, tooltip: str) -> None:
         super().__init__()
-        self.setToolTip(tooltip)
+        self.setToolTip(wrapped(tooltip))
         self.setIconSize(THUMBNAIL)
         self.setFixedSize(THUMBNAIL + QSize(6, 6))
         self.setAutoRaise(True)
@@ -113,6 +114,8 @@ class Strip(QWidget):
 
     pointed = Signal()
     """The mouse came over the strip, or one of its controls got the keyboard."""
+    set_back = Signal()
+    """The dilation is wanted as the network has it."""
 
     def __init__(self, facts: StripFacts) -> None:
         super().__init__()
@@ -128,7 +131,7 @@ class Strip(QWidget):
         slider.setPageStep(TICKS // 4)
         slider.setTickPosition(QSlider.TickPosition.TicksRight)
         slider.setTickInterval(TICKS // 2)
-        slider.setMinimumHeight(110)
+        slider.setMinimumHeight(88)
         slider.setToolTip(f"Gain of {name}: 0 switches the branch off, 1 leaves it alone.")
         number.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
         number.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -138,8 +141,8 @@ class Strip(QWidget):
         self.solo = _button("S", f"Solo {name}: mute all others of this block.")
         self.mute.setCheckable(True)
         self.solo.setCheckable(True)
-        reset = _button("1", "Set the gain back to 1.")
-        reset.clicked.connect(lambda: number.setValue(1.0))
+        reset = _button("1", f"Set {name} back: gain 1, neither muted nor soloed.")
+        reset.clicked.connect(self.set_back)
         buttons = QHBoxLayout()
         buttons.setSpacing(2)
         for button in (self.mute, self.solo, reset):
@@ -165,7 +168,7 @@ class Strip(QWidget):
         self.effect.setText("effect …" if effect is None else short_levels(effect))
         sentence = strip_sentence(self.facts)
         for part in (self._title, self._reach, self.effect):
-            part.setToolTip(sentence)
+            part.setToolTip(wrapped(sentence))
         self.setAccessibleDescription(sentence)
 
     def enterEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
@@ -202,7 +205,7 @@ class BetaPlot(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.values: npt.NDArray[np.float32] = np.zeros(0, np.float32)
-        self.setFixedHeight(44)
+        self.setFixedHeight(30)
         self.setToolTip(BETA)
 
     def show_values(self, values: npt.NDArray[np.float32]) -> None:

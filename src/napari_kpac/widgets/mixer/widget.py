@@ -1,12 +1,12 @@
 """The mixer's window: opens an image, turns moves into renders, shows what comes back.
 
-Not for: controls (controls.py), layers (layers.py), rendering (renderer.py).
+Not for: controls (controls.py), layers (layers.py), what is painted (paint.py), recipes
+(recipes.py), rendering (renderer.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,13 @@ from napari.layers import Image, Labels
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QKeySequence, QShortcut  # type: ignore[attr-defined]
-from qtpy.QtWidgets import QFileDialog, QMenu
+from qtpy.QtWidgets import QMenu
 from superqt.utils import qdebounced, qthrottled
 
 from napari_kpac.core.errors import NotReadyError
 from napari_kpac.core.options import DeblurOptions
 from napari_kpac.widgets import preferences
 from napari_kpac.widgets.choices import ChoiceFiller, ImageBox, ModelBox, labels_box
-from napari_kpac.widgets.dialogs import ask_save_name
 from napari_kpac.widgets.docked import DockedWidget, first_hint
 from napari_kpac.widgets.form import Form, button
 from napari_kpac.widgets.layers import (
@@ -34,8 +33,10 @@ from napari_kpac.widgets.layers import (
     rgb_option,
     visible_region,
 )
+from napari_kpac.widgets.mixer import recipes
 from napari_kpac.widgets.mixer.controls import MixerControls
-from napari_kpac.widgets.mixer.layers import ImageSlice, LayerPlane, ResultLayer
+from napari_kpac.widgets.mixer.layers import ImageSlice, ResultLayer
+from napari_kpac.widgets.mixer.paint import Paint
 from napari_kpac.widgets.mixer.renderer import LiveRenderer, Request, open_session
 from napari_kpac.widgets.mixer.stack import StackPanel
 from napari_kpac.widgets.mixer.state import History, MixerState
@@ -46,16 +47,15 @@ if TYPE_CHECKING:
     from napari_kpac.network import KPACConfig
     from napari_kpac.weights import ModelCard
 
-WIDTH_PX = 370
-"""Room for five strips side by side, so that the dock keeps its width when they come."""
+WIDTH_PX = 386
+"""Room for five strips side by side, so that the dock keeps its width when they come, and for
+its title."""
 THROTTLE_MS = 60
 """Between two requests while a slider is being moved."""
 REST_MS = 250
 """After this long a slider that is still held counts as resting."""
 REOPEN_MS = 400
 """After this long a changed slice or image is opened anew."""
-PAINT_EVENTS = ("paint", "data", "labels_update")
-"""Events of a labels layer after which its pixels may be others."""
 
 
 class MixerWidget(DockedWidget):
@@ -69,18 +69,16 @@ class MixerWidget(DockedWidget):
         # A window that is destroyed does not ask its widgets to close.
         when_destroyed(self, partial(_close_all, self._renderers))
         self._opened: ImageSlice | None = None
-        self._label_plane: LayerPlane | None = None
-        """What is painted, as far as it is known; None once it has changed."""
         self._shown = ResultLayer(napari_viewer)
         self._number = 0
         self._opened_model = ""
-        self._painted: Labels | None = None
         self._history = History(MixerState.neutral(0, 0))
         self._reopen = later(self, REOPEN_MS, self.open)
         self._rest = later(self, REST_MS, self._complete)
         self._image = self.kept(ImageBox(napari_viewer))
         self._model = ModelBox(single=True)
         self._labels = self.kept(labels_box(napari_viewer))
+        self._paint = Paint(self._labels, self._follow_paint)
         self._filler = self.kept(ChoiceFiller(self._model, None, self))
         self._controls = MixerControls(self._labels, live=bool(preferences.get("live", True)))
         tooltip = "Run the network once and connect the sliders to the image."
@@ -96,6 +94,7 @@ class MixerWidget(DockedWidget):
         layout.addWidget(self._stack)
         self.preferred_width = WIDTH_PX
         self._connect()
+        self._show_state()
         self._show_closed(first_hint("Open", self._image.layer))
 
     def _connect(self) -> None:
@@ -144,6 +143,7 @@ class MixerWidget(DockedWidget):
 
     def _toggle(self) -> None:
         if self._renderer is None:
+            self._shown.is_to_be_raised = True
             self.open()
         else:
             self.close_session("Closed.")
@@ -168,7 +168,7 @@ class MixerWidget(DockedWidget):
         self._opened_model = self._model.value
         options = preferences.apply(DeblurOptions(model=self._model.value, rgb=rgb_option(layer)))
         self._opened = ImageSlice(self._viewer, layer, index, options)
-        self._label_plane = None
+        self._paint.forget()
         renderer = LiveRenderer(lambda: open_session(data, index, options), visible_region(layer))
         renderer.opened.connect(self._show_opened)
         renderer.rendered.connect(self._show_rendered)
@@ -274,7 +274,7 @@ class MixerWidget(DockedWidget):
         if renderer is None or opened is None or not self._controls.strips:
             return
         with self._message.showing_errors():
-            mix = opened.mix(self.state, self._painted_plane(opened))
+            mix = opened.mix(self.state, self._paint.plane(opened))
             self._number += 1
             region = visible_region(opened.source)
             height, width = image_size(opened.source)
@@ -285,19 +285,13 @@ class MixerWidget(DockedWidget):
         if self._renderer is not None:
             self._renderer.complete()
 
-    def _painted_plane(self, opened: ImageSlice) -> LayerPlane | None:
-        layer = self._labels.layer
-        if self._label_plane is None and layer is not None:
-            self._label_plane = opened.plane(layer, "labels")
-        return self._label_plane
-
     def apply_to_stack(self) -> None:
         """Deblur all slices of the stack with the present settings, as a layer."""
         with self._stack.message.showing_errors():
             opened = self._opened
             if opened is None:
                 raise NotReadyError("open the stack first, and choose the settings")
-            plane = self._painted_plane(opened)
+            plane = self._paint.plane(opened)
             self._stack.apply(opened, opened.mix(self.state, plane, whole=True))
 
     # -- painting and maps ------------------------------------------------------------------
@@ -336,64 +330,43 @@ class MixerWidget(DockedWidget):
 
     def _follow_labels(self) -> None:
         """Follow the labels layer that is chosen by now."""
-        for layer, change in ((self._painted, "disconnect"), (self._labels.layer, "connect")):
-            if layer is not None:
-                for name in PAINT_EVENTS:
-                    getattr(getattr(layer.events, name), change)(self._follow_paint)
-        self._painted = self._labels.layer
-        self._label_plane = None
-        self._controls.allow_labels(self._painted is not None)
+        self._controls.allow_labels(self._paint.follow_box())
         self._request()
 
     def _follow_paint(self) -> None:
-        self._label_plane = None
         if self.state.labels:
             self._request_soon()
 
     # -- recipes ----------------------------------------------------------------------------
 
     def save_recipe(self, path: str | Path) -> None:
-        """Write the settings as a recipe, the file that ``napari-kpac deblur --recipe`` takes.
-
-        It is written in a thread, for the painted labels are read for it.
-        """
-        opened, whole = self._opened, self._shown.whole
-        if opened is None or whole is None:
-            raise NotReadyError("there is nothing to save yet: open an image first")
-        recipe, mix = whole.recipe, opened.mix(self.state, self._painted_plane(opened))
-
-        def save() -> None:
-            replace(recipe, modulation=mix()).save(path)
-
+        """Write the settings as a recipe, in a thread."""
+        opened, mix = self._opened, None
+        if opened is not None:
+            mix = opened.mix(self.state, self._paint.plane(opened))
+        save = recipes.saving(self._shown.whole, mix, path)
         saved = f"Saved {Path(path).name}."
         self._saving.start(single(save), lambda _: self._message.setText(saved))
 
     def load_recipe(self, path: str | Path) -> None:
         """Take over the settings of a recipe; painted labels come as a layer."""
-        from napari_kpac.engine import load_recipe
-        from napari_kpac.engine.recipe import changed_model
-
-        if self._opened is None or not self._controls.strips:
-            raise NotReadyError("open an image first, then load the recipe")
-        recipe = load_recipe(path)
-        state, labels = self._opened.load(recipe.modulation, self._controls.shape)
-        if labels is not None:
-            self._labels.value = labels
-        self._set(state)
+        loaded = recipes.load(path, self._opened, self._controls.shape)
+        if loaded.labels is not None:
+            self._labels.value = loaded.labels
+        self._set(loaded.state)
         self._message.setText(f"Loaded {Path(path).name}.")
-        changed = changed_model(recipe)
-        if changed:
-            self._message.show_error(changed)
+        if loaded.problem:
+            self._message.show_error(loaded.problem)
 
     def _ask_save(self) -> None:
-        asked = ask_save_name(self, "Save recipe", "recipe.json", "Recipe (*.json)")
-        if asked is not None:
+        path = recipes.ask_save(self)
+        if path is not None:
             with self._message.showing_errors():
-                self.save_recipe(asked[0])
+                self.save_recipe(path)
 
     def _ask_load(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self, "Load recipe", "", "Recipe (*.json)")
-        if path:
+        path = recipes.ask_load(self)
+        if path is not None:
             with self._message.showing_errors():
                 self.load_recipe(path)
 

@@ -76,15 +76,14 @@ def strip_sentence(facts: StripFacts) -> str:
     """Return what a strip is and does, for somebody who knows photographs and no networks."""
     what = (
         f"{facts.name}, dilation {facts.dilation}: sharpens each place from up to {facts.reach} "
-        "pixels around it."
+        "pixels around it"
     )
     if facts.radius is not None:
-        what += (
-            f" It does most where the blur has a radius of {facts.radius.low:g} to "
-            f"{facts.radius.high:g} pixels."
-        )
+        low, high = facts.radius.low, facts.radius.high
+        what += f", most where the blur has a radius of {low:g} to {high:g} pixels"
+    what += "."
     if facts.effect is None:
-        return f"{what} What muting it changes in this image is not measured yet."
+        return f"{what} What muting it changes here is not measured yet."
     return (
         f"{what} Muting it changes this image by {levels(facts.effect)} of 255 levels on average: "
         f"{_impression(facts.effect)}."
