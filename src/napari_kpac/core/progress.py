@@ -61,7 +61,7 @@ def relay(steps: Generator[Event, None, T], change: Callable[[Event], Progress |
                 yield changed
 
 
-class Tally:
+class StepCounter:
     """Counts the steps of work whose number is known, and tells how far it is.
 
     Parameters
@@ -75,7 +75,7 @@ class Tally:
     def __init__(self, total: int, done: int = 0) -> None:
         self._total, self._done = total, done
 
-    def told(self, stage: str, counted: bool = True) -> Progress:
+    def report(self, stage: str, counted: bool = True) -> Progress:
         """Return the progress after a step, or within one (``counted`` is False then)."""
         self._done += counted
         return Progress(self._done, self._total, stage)

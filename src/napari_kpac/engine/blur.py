@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from napari_kpac.core.options import BlurMapOptions
-from napari_kpac.core.progress import Steps, Tally, finish, relay
+from napari_kpac.core.progress import StepCounter, Steps, finish, relay
 from napari_kpac.engine.arrays import Maps, Plane
 from napari_kpac.engine.bottleneck import Bottleneck
 from napari_kpac.engine.containers import map_like
@@ -102,18 +102,18 @@ def _attention(job: Job, _: Plane, reader: PlaneReader) -> Steps[Maps]:
 
     def attempt() -> Steps[Maps]:
         with closing(job.stages(reader)) as stages:
-            told = Tally(job.plan.tile_count + stages.bands + 1).told
-            yield from relay(stages.encode(), partial(told, "encode"))
+            report = StepCounter(job.plan.tile_count + stages.bands + 1).report
+            yield from relay(stages.encode(), partial(report, "encode"))
             reach = job.net.attention(0).halo
             wide = _mirrored(stages.take_features(), reach)
             attention = Bottleneck(stages).attention(0, wide)
-            found = yield from relay(attention, partial(told, "attention"))
+            found = yield from relay(attention, partial(report, "attention"))
             alpha = as_numpy(job.backend.download(found[0], torch.float32))
         first = -job.margin - reach * job.scale
         enlarged = smooth_upsample(alpha, job.scale, (reader.height, reader.width), first)
         # Averages over the pixels that each pixel was enlarged to.
         pooled = F.avg_pool2d(torch.from_numpy(enlarged)[None], job.enlarge)[0].numpy()
-        yield told("attention")
+        yield report("attention")
         return pooled
 
     return (yield from job.within_memory(attempt))

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from napari_kpac.core.errors import ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions, ImageOptions, parse_memory
-from napari_kpac.core.progress import Progress, Steps, Tally, of_all, relay
+from napari_kpac.core.progress import Progress, StepCounter, Steps, of_all, relay
 from napari_kpac.engine.arrays import (
     ChunkedPlane,
     Layout,
@@ -317,13 +317,13 @@ class Job:
             with closing(self.stages(reader)) as stages:
                 bottleneck = Bottleneck(stages)
                 tiles = (2 if decode else 1) * plan.tile_count
-                told = Tally(tiles + bottleneck.steps).told
-                yield from relay(stages.encode(), partial(told, "encode"))
+                report = StepCounter(tiles + bottleneck.steps).report
+                yield from relay(stages.encode(), partial(report, "encode"))
                 entered, alphas, betas = yield from relay(
-                    bottleneck.run(mods), partial(told, "blocks")
+                    bottleneck.run(mods), partial(report, "blocks")
                 )
                 for tile, steps in _parts(stages, entered) if decode else ():
-                    residual = yield from relay(steps, partial(told, "decode"))
+                    residual = yield from relay(steps, partial(report, "decode"))
                     rect = tile.clipped(reader.height, reader.width)
                     residual = residual[:, :, : rect.height, : rect.width]
                     strength = modulation.strength_in(rect)

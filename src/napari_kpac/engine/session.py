@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from napari_kpac.core.errors import CancelledError, ConfigError, ImageError
 from napari_kpac.core.options import DeblurOptions
-from napari_kpac.core.progress import Progress, Steps, Tally, finish, relay
+from napari_kpac.core.progress import Progress, StepCounter, Steps, finish, relay
 from napari_kpac.engine.bottleneck import BlockCache, Bottleneck
 from napari_kpac.engine.device import Model, card_of
 from napari_kpac.engine.job import UNSET, Job, Views, as_numpy, options_of
@@ -363,7 +363,7 @@ class Session:
     def _encode(self, total: int) -> Steps[None]:
         if self._bottleneck is not None:
             return
-        yield from relay(self._stages.encode(), partial(Tally(total).told, "encode"))
+        yield from relay(self._stages.encode(), partial(StepCounter(total).report, "encode"))
         self._bottleneck = Bottleneck(self._stages)
 
     def _render(self, modulation: Modulation, rect: Rect) -> Steps[_Part]:
@@ -383,7 +383,7 @@ class Session:
             local = None if whole else stages.around(outer).divided(stages.cell)
             entered, place = yield from relay(
                 self._bottleneck.render(mods, local),
-                partial(Tally(total, encoding).told, "blocks"),
+                partial(StepCounter(total, encoding).report, "blocks"),
             )
             residual = yield from self._decode(stages, entered, place, outer, total)
             residual = cut(residual, rect.inside(outer))
@@ -413,7 +413,7 @@ class Session:
         local = stages.around(outer).divided(stages.cell)
         total = self._sampled.steps(local) + sum(1 for _ in stages.plan.tiles(outer))
         found = yield from relay(
-            self._sampled.render(mods, local), partial(Tally(total).told, "sample")
+            self._sampled.render(mods, local), partial(StepCounter(total).report, "sample")
         )
         residual = yield from self._decode(stages, found.entered, found.place, outer, total)
         return self._part(cut(residual, rect.inside(outer)), outer, mods, found.caches)
@@ -448,7 +448,7 @@ class Session:
         before = total - sum(1 for _ in stages.plan.tiles(outer))
         return relay(
             stages.decode_all(entered, outer, place),
-            partial(Tally(total, before).told, "decode"),
+            partial(StepCounter(total, before).report, "decode"),
         )
 
     def _draft(self, modulation: Modulation, rect: Rect, factor: int) -> Steps[_Part]:
