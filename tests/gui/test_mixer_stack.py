@@ -61,8 +61,11 @@ def test_a_mix_is_applied_to_all_slices(viewer, mixer, qtbot):
     qtbot.waitUntil(mixer._stack.isVisible, timeout=WAIT)
     mixer._controls.strips[1][2].gain.number.setValue(0)
     mixer._controls.strength.number.setValue(0.5)
-    qtbot.mouseClick(mixer._stack.button, LEFT)
+    viewer.window.resize(1000, 600)  # the panel's message lies below what the dock shows
+    qtbot.waitUntil(lambda: mixer._stack.message.visibleRegion().isEmpty(), timeout=WAIT)
+    mixer._stack.button.click()
     assert mixer._stack.button.text() == "Cancel"
+    qtbot.waitUntil(lambda: not mixer._stack.message.visibleRegion().isEmpty(), timeout=WAIT)
     qtbot.waitUntil(lambda: "Done" in mixer._stack.message.text(), timeout=WAIT)
     look = kpac.Modulation(gains=[[1] * 5, [1, 1, 0, 1, 1]], strength=0.5)
     wanted = kpac.deblur(stack, "tiny", modulation=look)

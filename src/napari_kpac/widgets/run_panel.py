@@ -27,8 +27,8 @@ from html import escape
 from typing import Any
 
 from napari.utils.notifications import show_info
-from qtpy.QtCore import Qt, Signal  # type: ignore[attr-defined]
-from qtpy.QtWidgets import QLabel, QProgressBar, QVBoxLayout, QWidget
+from qtpy.QtCore import Qt, QTimer, Signal  # type: ignore[attr-defined]
+from qtpy.QtWidgets import QLabel, QProgressBar, QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.core.errors import KpacError, for_people, split_place
 from napari_kpac.core.progress import Progress, Steps
@@ -150,12 +150,22 @@ class RunPanel(QWidget):
         self.button.setText("Cancel")
         self.bar.setRange(0, 0)
         self.message.setText(text)
+        # Once the new text has its place.
+        QTimer.singleShot(0, self._scroll_into_view)
         self.task.start(make, then)
 
     def cancel(self) -> None:
         """Ask the work to stop after its present step."""
         self.message.setText("Stopping after this step ...")
         self.task.cancel()
+
+    def _scroll_into_view(self) -> None:
+        """Show the whole panel where it lies in a dock that scrolls."""
+        area = self.parentWidget()
+        while area is not None and not isinstance(area, QScrollArea):
+            area = area.parentWidget()
+        if area is not None:
+            area.ensureWidgetVisible(self)
 
     def _toggle(self) -> None:
         if self.task.is_running:
