@@ -162,6 +162,39 @@ def test_every_action_interrupts_the_measuring_and_rest_resumes_it(qtbot):
         renderer.join(10)
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_request_that_comes_early_waits_until_the_image_is_open(qtbot, interrupted):
+    """It may come before the first render begins, or cancel it."""
+    ready, asked = threading.Event(), threading.Event()
+
+    class Session(Patient):
+        def render(self, *setting, **how):
+            if interrupted and not asked.is_set():
+                ready.set()
+                asked.wait(10)
+                raise CancelledError("by a newer request")
+            return super().render(*setting, **how)
+
+    def make():
+        if not interrupted:
+            ready.set()
+            asked.wait(10)
+        return Session()
+
+    renderer = LiveRenderer(make)
+    heard = []
+    renderer.opened.connect(lambda *_: heard.append("opened"))
+    renderer.rendered.connect(lambda *_: heard.append("rendered"))
+    try:
+        qtbot.waitUntil(ready.is_set, timeout=WAIT)
+        renderer.request(Request(kpac.Modulation))
+        asked.set()
+        qtbot.waitUntil(lambda: heard == ["opened", "rendered"], timeout=WAIT)
+    finally:
+        renderer.close()
+        renderer.join(10)
+
+
 def test_panning_interrupts_the_measuring(viewer, mixer, monkeypatch, qtbot):
     calls = []
     monkeypatch.setattr(mixer._renderer, "interrupt", lambda: calls.append(1))

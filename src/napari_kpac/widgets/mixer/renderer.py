@@ -189,11 +189,14 @@ class LiveRenderer(QObject):
         """Render for the first time; of a large image first a look at what is on screen."""
         session, config, card = self._session, self._session.config, self._session.card
         height, width = session.size
-        if height * width > FIRST_LOOK_PX:
+        is_open = height * width > FIRST_LOOK_PX
+        if is_open:
             self._emit(self.opened, first_look(session, self._visible), config, card)
-        if self._waiting is None:
-            with suppress(CancelledError):  # by a newer request, which is served next
+        # A request that comes meanwhile cancels this render, and is served once the image is open.
+        while not self._closing and not (is_open and self._waiting is not None):
+            with suppress(CancelledError):
                 self._emit(self.opened, self._render(), config, card)
+                break
         self._unmeasured = [
             (block, index)
             for block in range(1, config.blocks + 1)
