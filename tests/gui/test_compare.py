@@ -9,6 +9,7 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QMenu, QWidget
 
 from napari_kpac.widgets.deblur import DeblurWidget
+from napari_kpac.widgets.layers import METADATA
 from napari_kpac.widgets.mixer import MixerWidget
 from tests.gui.conftest import WAIT, result_of
 from tests.gui.test_as_a_person import canvas_of, on_canvas, run, seen
@@ -150,6 +151,31 @@ def test_a_held_key_does_not_flicker(viewer, widget, image, qtbot, repeated, is_
     press(canvas, QEvent.Type.KeyRelease, repeated=False)
     qtbot.waitUntil(lambda: seen_states == [False, True], timeout=WAIT)
     assert widget._comparison._line.handle.isVisible() == is_split
+
+
+@pytest.mark.parametrize("is_split", [True, False])
+def test_no_other_result_stands_for_the_input(viewer, widget, image, qtbot, is_split):
+    """A result of another dock over the input is hidden as long as the input is to be seen."""
+    viewer.add_image(image, name="cup")
+    other = viewer.add_image(255 - image, name="cup (mixer)", metadata={METADATA: "mixer"})
+    mine = viewer.add_image(image, name="mine", translate=(200, 0))
+    viewer.layers.selection.active = viewer.layers["cup"]
+    run(widget, qtbot)
+    canvas = canvas_of(viewer)
+    canvas.setFocus()
+    if is_split:
+        qtbot.mouseClick(widget._comparison._check, LEFT)
+    else:
+        press(canvas, QEvent.Type.KeyPress, repeated=False)
+    assert not other.visible
+    assert mine.visible
+    assert viewer.layers["cup"].visible
+    if is_split:
+        qtbot.mouseClick(widget._comparison._check, LEFT)
+    else:
+        press(canvas, QEvent.Type.KeyRelease, repeated=False)
+    qtbot.waitUntil(lambda: other.visible, timeout=WAIT)
+    assert result_of(viewer, "cup (deblurred)").visible
 
 
 def test_a_rectangle_is_compared_where_it_lies(viewer, widget, image, qtbot):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from napari.layers import Image
+from napari.layers import Image, Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QSlider, QWidget
@@ -23,6 +23,8 @@ from napari_kpac.widgets.layers import (
     Part,
     ResultLayers,
     full_resolution,
+    hides,
+    is_ours,
     moved,
     part_shape,
     placement,
@@ -51,6 +53,8 @@ class Comparison(QWidget):
         """Which part of the input the result covers."""
         self._peeked: Image | None = None
         """The layer that is hidden while the key is held."""
+        self._covers: list[Layer] = []
+        """Other results that would cover the input, hidden while it is to be seen."""
         self._peek_end = later(self, PEEK_MS, self._end_peek)
         self._line = SplitLine(viewer, self)
         self._line.dragged.connect(self._move_to)
@@ -129,8 +133,26 @@ class Comparison(QWidget):
         else:
             self._results.remove(SPLIT)
             self._line.hide()
+            self._cover()
             if self._pair is not None:
                 self._pair[1].visible = True
+
+    def _uncover(self) -> None:
+        """Hide results of ours that would cover the input."""
+        if self._pair is None:
+            return
+        before, layers = self._pair[0], self._viewer.layers
+        for layer in layers[layers.index(before) + 1 :]:
+            if layer not in self._pair and is_ours(layer) and hides(layer):
+                layer.visible = False
+                self._covers.append(layer)
+
+    def _cover(self) -> None:
+        """Show again what was hidden, where it is still there."""
+        for layer in self._covers:
+            if layer in self._viewer.layers:
+                layer.visible = True
+        self._covers = []
 
     @qthrottled(timeout=40)
     def _move(self, value: int) -> None:
@@ -151,6 +173,8 @@ class Comparison(QWidget):
         where = moved(after, (0,) * (after.ndim - 1) + (column,))
         data = after.data[(..., *right)]
         is_new = self._results.find(SPLIT) is None
+        if is_new:
+            self._uncover()
         split = self._results.put(SPLIT, data, where, name=SPLIT, beside=after, record=SPLIT)
         if is_new:
             split.events.visible.connect(self._show_line)
@@ -220,6 +244,8 @@ class Comparison(QWidget):
         split = self._results.find(SPLIT)
         layer = self._pair[1] if split is None else split
         if self._peeked is None and layer.visible:
+            if split is None:
+                self._uncover()
             self._peeked = layer
             layer.visible = False
         yield
@@ -229,6 +255,8 @@ class Comparison(QWidget):
         """Show the result again."""
         self._peek_end.stop()
         layer, self._peeked = self._peeked, None
+        if not self._check.isChecked():
+            self._cover()
         if layer is None or layer not in self._viewer.layers:
             return
         layer.visible = True

@@ -196,11 +196,11 @@ class ResultLayers:
         index = int(layers.index(source)) + 1
         while index < len(layers) and layers[index].unique_id in self._ids:
             index += 1
-        covering = [n + 1 for n, each in enumerate(layers) if each is not layer and _hides(each)]
+        covering = [n + 1 for n, each in enumerate(layers) if each is not layer and hides(each)]
         return max([index, *covering])
 
 
-def _hides(layer: Layer) -> bool:
+def hides(layer: Layer) -> bool:
     """Return True if nothing can be seen of what lies below a layer."""
     opaque = layer.blending in ("opaque", "translucent", "translucent_no_depth")
     return type(layer) is Image and bool(layer.visible) and layer.opacity == 1 and opaque
