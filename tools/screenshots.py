@@ -94,9 +94,7 @@ def prepare_mixer(_: napari.Viewer, widget: MixerWidget) -> None:
 
 
 def prepare_blur_map(_: napari.Viewer, widget: BlurMapWidget) -> None:
-    """Measure by local variance, which needs no trained attention."""
-    widget._kind.value = "variance"
-    widget._smoothing.value = 4
+    """Measure by the attention, as the widget comes."""
     widget.measure()
     wait(lambda: not widget._panel.task.is_running and not widget._deciding.is_running)
 
@@ -185,7 +183,7 @@ SHOTS = (
     ("train", "Train", prepare_train),
     ("evaluate", "Evaluate", prepare_evaluate),
 )
-ON_SCENE = ("Deblur", "Attention mixer")
+ON_SCENE = ("Deblur", "Attention mixer", "Blur map")
 FILM = "film"
 
 

@@ -117,6 +117,9 @@ def test_what_is_done_is_skipped_and_other_settings_are_refused(widget, photos, 
     qtbot.waitUntil(lambda: widget._recipe.recipe is not None, timeout=WAIT)
     assert not widget._model.visible  # the recipe has one
     assert "strength 0.5" in widget._recipe._summary.text()
+    # No row is squeezed for the summary, so that buttons would lie over the list.
+    wanted = widget._inputs.minimumSizeHint().height()
+    qtbot.waitUntil(lambda: widget._inputs.height() >= wanted, timeout=WAIT)
     run(widget, qtbot)
     state, why = rows(widget)["one.png"]
     assert state == "failed"

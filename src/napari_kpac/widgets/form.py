@@ -27,6 +27,7 @@ from qtpy.QtWidgets import (
 )
 
 from napari_kpac.core.errors import ConfigError
+from napari_kpac.widgets.task import later
 
 TOOLTIP_LETTERS = 80
 """In a line of a tooltip; longer ones are broken."""
@@ -95,6 +96,7 @@ class Form(QWidget):
         super().__init__()
         self._labels: dict[QObject, QLabel] = {}
         rows = QFormLayout(self)
+        self._invalidate_soon = later(self, 0, rows.invalidate)
         rows.setContentsMargins(0, 0, 0, 0)
         rows.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
         rows.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
@@ -119,6 +121,8 @@ class Form(QWidget):
         if kind in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
             if isinstance(watched, QWidget) and watched in self._labels:
                 self._labels[watched].setVisible(not watched.isHidden())
+                # Otherwise rows are squeezed by what a control with wrapped text wanted before.
+                self._invalidate_soon.start()
         return False
 
 
