@@ -120,7 +120,8 @@ def test_after_cancel_the_means_so_far_and_the_export_are_there(widget, data, qt
     assert means.column_texts(len(means.headings) - 1)[:5] == ["1"] * 5
 
     widget.export(tmp_path / "out")
-    qtbot.waitUntil(lambda: "report.html" in widget._message.text(), timeout=WAIT)
+    qtbot.waitUntil(lambda: not widget._panel.task.is_running, timeout=WAIT)
+    assert "report.html" in widget._message.text()
     with (tmp_path / "out" / "results.csv").open() as file:
         assert len(list(csv.DictReader(file))) == rows
     # A complete evaluation takes its place.
