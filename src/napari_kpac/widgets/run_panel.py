@@ -27,14 +27,14 @@ from html import escape
 from typing import Any
 
 from napari.utils.notifications import show_info
-from qtpy.QtCore import Qt, QTimer, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import Qt, Signal  # type: ignore[attr-defined]
 from qtpy.QtWidgets import QLabel, QProgressBar, QScrollArea, QVBoxLayout, QWidget
 
 from napari_kpac.core.errors import KpacError, for_people, split_place
 from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.widgets.form import button
 from napari_kpac.widgets.help import LINK, show_help
-from napari_kpac.widgets.task import Task
+from napari_kpac.widgets.task import Task, later
 
 
 class Message(QLabel):
@@ -116,6 +116,7 @@ class RunPanel(QWidget):
         self.note = ""
         """The last note of the work, for example that memory ran short."""
         self.task = Task(self)
+        self._scroll_soon = later(self, 0, self._scroll_into_view)
         self.button = button("", tooltip, self._toggle)
         self.button.setVisible(bool(text))
         self.bar = QProgressBar()
@@ -150,8 +151,7 @@ class RunPanel(QWidget):
         self.button.setText("Cancel")
         self.bar.setRange(0, 0)
         self.message.setText(text)
-        # Once the new text has its place.
-        QTimer.singleShot(0, self._scroll_into_view)
+        self._scroll_soon.start()  # once the new text has its place
         self.task.start(make, then)
 
     def cancel(self) -> None:
