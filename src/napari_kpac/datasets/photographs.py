@@ -32,7 +32,7 @@ from napari_kpac.optics.synthesis import Noise, defocus_batch
 
 CACHE_BYTES = 2 * 10**9
 """Of decoded photographs that are kept."""
-ENLARGED = (1.5, 8.0)
+ENLARGED = (1.2, 8.0)
 """By how much soft crops are enlarged."""
 TRIES = 6
 """Places that are looked at for a patch that is sharp in the photograph."""
@@ -92,9 +92,9 @@ class Blurring(DefocusOptions, SensorOptions):
     """Share whose channels are blurred by slightly different radii."""
     grey: float = 0.2
     """Share without colour; half of those are dark with bright structures."""
-    soft: float = 0.5
-    """Share of the grey crops that are enlarged before they are blurred: smooth by nature, as
-    images of microscopes are, and not out of focus."""
+    soft: float = 0.2
+    """Share that is enlarged before it is blurred: smooth by nature, as images of microscopes
+    are, and not out of focus."""
     jpeg: float = 1 / 3
     """Share whose blurred image was compressed as JPEG."""
     dual: bool = False
@@ -132,7 +132,7 @@ class Photographs:
         margin = _margin(largest)
         photo = self.photos[int(rng.integers(len(self.photos)))]
         grey, soft = rng.uniform(size=2) < (how.grey, how.soft)
-        enlarged = math.exp(rng.uniform(*np.log(ENLARGED))) if grey and soft else None
+        enlarged = math.exp(rng.uniform(*np.log(ENLARGED))) if soft else None
         sharp = self._patch(photo, size + 2 * margin, how, rng, enlarged)
         if grey:
             sharp = _grey(sharp, rng)
