@@ -96,8 +96,12 @@ def gradients(image: Floats, mask: Mask) -> Floats:
 
 def row_of(name: str, scored: Sequence[Sequence[Score]]) -> list[str]:
     """Return a row of the table: the means over the scenes."""
-    means = np.nanmean(np.array(scored), axis=0)
-    return [name, *(f"{gain:+.2f} / {amount:.2f} / {far:.2f}" for gain, amount, far in means)]
+    means = np.ma.masked_invalid(np.array(scored)).mean(axis=0)
+    cells = (
+        "-" if np.ma.is_masked(mean) else f"{mean[0]:+.2f} / {mean[1]:.2f} / {mean[2]:.2f}"
+        for mean in means
+    )
+    return [name, *cells]
 
 
 if __name__ == "__main__":
