@@ -2,11 +2,11 @@
 
     python tools/compare_gradients.py kpac-3level sharper.safetensors --photos PHOTOS --limit 12
 
-PSNR favours what is a little too soft. This shows how much: on the benchmark's scenes, for every
-model and every strength of its sliders, the gain in PSNR, and how the gradients of the result
-compare with those of the truth, whichever pixels they lie at. ``amount`` is the mean gradient over
-that of the truth: below 1 is too soft, above 1 too sharp. ``distance`` is the earth mover's
-distance of the two distributions, in grey levels of 8 bits per pixel.
+PSNR favours what is a little too soft. This shows how much, on the benchmark's scenes, for every
+model with all of its sliders at each gain: the PSNR above the input's, and how the gradients of
+the result compare with those of the truth, whichever pixels they lie at. ``amount`` is the mean
+gradient over that of the truth: below 1 is too soft, above 1 too sharp. ``distance`` is the earth
+mover's distance of the two distributions, in grey levels of 8 bits per pixel.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from napari_kpac.datasets.pairs import Floats, Pair
 from napari_kpac.evaluation.benchmark import SyntheticCases
 from napari_kpac.evaluation.methods import INPUT, ModelMethod, load_models
 from napari_kpac.evaluation.metrics import BINS, Mask, inside, psnr
-
-WHITE = 255
+from napari_kpac.evaluation.sliders import WHITE
 
 
 class Score(NamedTuple):
@@ -39,36 +38,36 @@ class Score(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Score every model at every strength and print a table."""
+    """Score every model at every gain and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", nargs="+")
+    parser.add_argument("model", nargs="+", help="for one image, not for dual-pixel views")
     parser.add_argument("--photos", type=Path, required=True, help="sharp photographs")
     parser.add_argument("--limit", type=int, help="use only the first photographs")
-    parser.add_argument("--strength", type=float, nargs="+", default=[1.0, 1.25, 1.5])
+    parser.add_argument("--gain", type=float, nargs="+", default=[1.0, 1.25, 1.5])
     given = parser.parse_args(arguments)
     models = load_models(given.model, "auto")
     cases = SyntheticCases(given.photos, limit=given.limit)
     found: dict[str, list[list[Score]]] = {}
     for index in range(len(cases)):
         pair = cases[index]
-        for name, result in results(pair, models, given.strength):
+        for name, result in results(pair, models, given.gain):
             found.setdefault(name, []).append(scores(result, pair))
         print(f"{index + 1} of {len(cases)} scenes", flush=True)
-    headings = ["dB / amount / distance", *(f"{low:g}-{high:g} px" for low, high in BINS)]
+    headings = ["dB / amount / distance", *(f"{where.label} px" for where in BINS)]
     print_table(headings, [row_of(name, scored) for name, scored in found.items()])
 
 
 def results(
-    pair: Pair, models: Sequence[ModelMethod], strengths: Sequence[float]
+    pair: Pair, models: Sequence[ModelMethod], gains: Sequence[float]
 ) -> Iterator[tuple[str, Floats]]:
-    """Deblur a scene with every model at every strength; the blurred image comes first."""
+    """Yield the blurred image, then what every model makes of it with all sliders at each gain."""
     yield INPUT.name, pair.blurred
     for model in models:
         dilations = len(model.config.dilations)
         with closing(model.session(pair.blurred, pair.views)) as session:
-            for strength in strengths:
-                gains = kpac.Modulation(gains=(strength,) * dilations)
-                yield f"{model.name}, {strength:g}", session.render(gains).image
+            for gain in gains:
+                modulation = kpac.Modulation(gains=(gain,) * dilations)
+                yield f"{model.name}, {gain:g}", session.render(modulation).image
 
 
 def scores(result: Floats, pair: Pair) -> list[Score]:

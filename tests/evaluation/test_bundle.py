@@ -1,8 +1,6 @@
 """tools/bundle.py: the card of a bundled model says what was measured and trained with."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from skimage.io import imread
@@ -10,16 +8,13 @@ from skimage.io import imread
 import napari_kpac as kpac
 from napari_kpac.core.progress import finish
 from napari_kpac.weights import describe
-
-TOOL = Path(__file__).parents[2] / "tools" / "bundle.py"
+from tests import tools
 
 
 @pytest.fixture
 def bundle(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOL.parent))
-    spec = importlib.util.spec_from_file_location("bundle", TOOL)
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    monkeypatch.syspath_prepend(str(tools.FOLDER))
+    tool = tools.load_tool("bundle")
     (tmp_path / "bundled").mkdir()
     monkeypatch.setattr(tool, "FOLDER", tmp_path / "bundled")
     monkeypatch.setattr(tool, "MIN_PSNR_DB", 20.0)  # the tiny network has large weights

@@ -1,24 +1,17 @@
 """Gradients of results against those of the truth: tools/compare_gradients.py."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from skimage import data
 
 from napari_kpac.datasets.pairs import Pair
 from tests.datasets.making import save
-
-TOOL = Path(__file__).parents[2] / "tools" / "compare_gradients.py"
+from tests.tools import load_tool
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("compare_gradients", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("compare_gradients")
 
 
 def test_slopes_that_are_known(tool):
@@ -36,9 +29,9 @@ def test_slopes_that_are_known(tool):
         assert at_3_px.gain > 0 or factor == 2
 
 
-def test_a_row_for_every_strength(tool, tmp_path, capsys):
+def test_a_row_for_every_gain(tool, tmp_path, capsys):
     save(tmp_path / "a.png", data.astronaut()[:400])
-    tool.main(["kpac-3level", "--photos", str(tmp_path), "--strength", "0", "1"])
+    tool.main(["kpac-3level", "--photos", str(tmp_path), "--gain", "0", "1"])
     rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
     found = {row[0]: [cell.strip() for cell in row[1:] if cell.strip()] for row in rows}
 

@@ -1,7 +1,5 @@
 """Classical methods: their settings do what they say, and can be tuned."""
 
-import importlib.util
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +12,8 @@ from napari_kpac.evaluation.methods import SETTINGS, classical_method
 from napari_kpac.evaluation.metrics import psnr
 from napari_kpac.optics import Aperture, apply_kernel, psf
 from tests.datasets.making import save
+from tests.tools import load_tool
 
-TOOL = Path(__file__).parents[2] / "tools" / "tune_methods.py"
 SHARP = (data.astronaut()[60:220, 160:320] / 255).astype(np.float32)
 
 
@@ -74,9 +72,7 @@ def test_the_settings_are_recorded():
 
 
 def test_tuning_prints_every_setting_best_first(tmp_path, monkeypatch, capsys):
-    spec = importlib.util.spec_from_file_location("tune_methods", TOOL)
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = load_tool("tune_methods")
     grid = {"unsharp": {"radius": (1.0,), "amount": (0.5, 6.0)}, "two-step": {"weight": (1e3,)}}
     monkeypatch.setattr(tool, "GRID", grid)
     for name, image in (("a", data.astronaut()), ("b", data.coffee()[:, 100:])):

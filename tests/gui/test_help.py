@@ -1,6 +1,5 @@
 """Help in a real window: a button in every dock, a link in every message, pages without network."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -22,6 +21,7 @@ from napari_kpac.widgets.deblur import DeblurWidget
 from napari_kpac.widgets.help import HelpWindow, Page, anchors_of, dock_place, folder
 from napari_kpac.widgets.run_panel import Message
 from tests.core.test_errors import families
+from tests.tools import load_tool
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = yaml.safe_load((Path(napari_kpac.__file__).parent / "napari.yaml").read_text())
@@ -44,10 +44,7 @@ def ship_docs(monkeypatch):
     stub = types.ModuleType("interface")
     stub.BuildHookInterface = object
     monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", stub)
-    spec = importlib.util.spec_from_file_location("ship_docs", ROOT / "tools" / "ship_docs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("ship_docs")
 
 
 @pytest.mark.parametrize("name", DOCKS)

@@ -1,9 +1,7 @@
 """What the package brings along is what was released, and what is installed is shown first."""
 
-import importlib.util
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +9,8 @@ import torch
 import napari_kpac as kpac
 from napari_kpac.cli import main
 from napari_kpac.weights import ModelCard, catalogue, load, save_network
+from tests import tools
 from tests.engine.conftest import tiny_net
-
-TOOL = Path(__file__).parents[2] / "tools" / "sbom.py"
 
 
 @pytest.fixture
@@ -116,11 +113,9 @@ def test_a_card_cannot_steer_the_terminal(text):
 
 
 def test_the_sbom_lists_all_that_is_needed(tmp_path, monkeypatch):
-    if not TOOL.exists():
+    if not tools.FOLDER.exists():
         pytest.skip("installed without its tools")
-    spec = importlib.util.spec_from_file_location("sbom", TOOL)
-    sbom = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sbom)
+    sbom = tools.load_tool("sbom")
     out, licences = tmp_path / "sbom.json", tmp_path / "licences.md"
     monkeypatch.setattr("sys.argv", ["sbom.py", "--output", str(out), "--licences", str(licences)])
     sbom.main()
