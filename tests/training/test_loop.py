@@ -320,10 +320,11 @@ def test_the_second_phase_uses_the_perceptual_loss(options, tmp_path):
     assert any(not torch.equal(results[0][name], results[1][name]) for name in results[0])
 
 
-def test_the_loss_of_frequencies_is_learned_from(options, tmp_path):
+@pytest.mark.parametrize("loss", ["frequency_loss", "psnr_loss"])
+def test_a_loss_with_a_weight_is_learned_from(options, tmp_path, loss):
     results = []
     for weight in (0.0, 1.0):
-        finish(train(options(steps=3, frequency_loss=weight), tmp_path / f"run{weight}"))
+        finish(train(options(steps=3, **{loss: weight}), tmp_path / f"run{weight}"))
         results.append(tensors(tmp_path / f"run{weight}"))
     assert any(not torch.equal(results[0][name], results[1][name]) for name in results[0])
 

@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from skimage.metrics import peak_signal_noise_ratio
 
 import napari_kpac as kpac
 from napari_kpac.core.errors import ConfigError, FileError, WeightsError
@@ -12,11 +14,13 @@ from napari_kpac.network import KPACConfig
 from napari_kpac.training import TrainOptions
 from napari_kpac.training.loop import learning_rate_at
 from napari_kpac.training.losses import (
+    MAX_PSNR_DB,
     PerceptualLoss,
     alpha_targets,
     attention_loss,
     frequency_error,
     mean_absolute_error,
+    mean_psnr,
     vgg_features,
 )
 from napari_kpac.training.state import (
@@ -47,6 +51,16 @@ def test_frequencies_of_single_points_and_of_waves():
     wave = torch.cos(2 * math.pi * 3 * torch.arange(16) / 16).expand(1, 1, 16, 16)
     # Of 16 x 9 stored frequencies one has an amplitude, of half a wave in each of 256 pixels.
     assert float(frequency_error(wave, nothing)) == pytest.approx(0.5 * (16 / 2) / (16 * 9))
+
+
+def test_the_psnr_is_the_mean_of_that_of_every_image_and_has_an_end():
+    rng = np.random.default_rng(0)
+    truth = rng.random((3, 16, 16, 3), np.float32)
+    wrong = truth + np.array([0.2, 0.01, 0], np.float32)[:, None, None, None]
+    output, sharp = (torch.from_numpy(each).permute(0, 3, 1, 2) * 2 - 1 for each in (wrong, truth))
+    each = [peak_signal_noise_ratio(truth[i], wrong[i], data_range=1) for i in range(2)]
+    assert float(mean_psnr(output[:2], sharp[:2])) == pytest.approx(sum(each) / 2, abs=0.01)
+    assert float(mean_psnr(output[2:], sharp[2:])) == pytest.approx(MAX_PSNR_DB, abs=0.01)
 
 
 def test_larger_blur_calls_larger_dilations():

@@ -25,6 +25,8 @@ LAST_ONSET_PX = 12.0
 """The same for the largest dilation; those between follow in equal steps of their ratio."""
 SOFTNESS = 0.3
 """Width of the change from idle to at work, as a share of the radius where it happens."""
+MAX_PSNR_DB = 60.0
+"""Of a crop without any error, in the loss of the PSNR."""
 VGG_FILE = "vgg19-dcbb9e9d.pth"
 """Name of torchvision's file; its end is the beginning of its SHA-256."""
 VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -46,6 +48,16 @@ def frequency_error(output: Tensor, sharp: Tensor) -> Tensor:
     """
     difference: Tensor = torch.fft.rfft2((output - sharp) / 2, norm="ortho").abs().mean()
     return difference
+
+
+def mean_psnr(output: Tensor, sharp: Tensor) -> Tensor:
+    """Return the mean PSNR of images (B, C, H, W) in dB, which ends at :data:`MAX_PSNR_DB`.
+
+    A small error in an image that is nearly right counts as much as a large one in an image that
+    is far from it, as it does where gains in dB are averaged.
+    """
+    error = (output - sharp).square().mean(dim=(1, 2, 3)) / 4
+    return -10 * (error + 10 ** (-MAX_PSNR_DB / 10)).log10().mean()
 
 
 def alpha_targets(radius: Tensor, dilations: int) -> Tensor:

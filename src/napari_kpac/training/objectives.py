@@ -25,6 +25,7 @@ from napari_kpac.training.losses import (
     attention_loss,
     frequency_error,
     mean_absolute_error,
+    mean_psnr,
 )
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import Processes
@@ -63,6 +64,8 @@ class Deblurring:
         loss = error = mean_absolute_error(output, target)
         if options.frequency_loss:
             loss = loss + options.frequency_loss * frequency_error(output, target)
+        if options.psnr_loss:
+            loss = loss - options.psnr_loss * mean_psnr(output, target)
         if options.attention_loss and all(self.attention):
             loss = loss + options.attention_loss * attention_loss(alphas, examples.radius)
         if self._perceptual is not None and options.perceptual:

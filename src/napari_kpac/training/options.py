@@ -107,6 +107,10 @@ class OptimiserOptions:
     frequency_loss: float = number(
         0.0, "weight of the mean absolute error of the Fourier transforms", 0, 100
     )
+    psnr_loss: float = number(
+        0.0, "weight of the PSNR in dB, which lowers the loss: what is nearly right must stay so",
+        0, 100,
+    )  # fmt: skip
     steering: float = number(
         0.3, "share of the crops whose alpha is changed as sliders would, and the target with it",
         0, 1,
@@ -342,7 +346,7 @@ SHARES = ("uniform", "scenes", "focused", "paired")
 PHASE_OPTIONS = (
     "label", "part", *SHARES, *(item.name for item in fields(DefocusOptions)), "steering",
     "learning_rate", "final_learning_rate", "warmup", "batch_size", "crop_size", "gradient_clip",
-    "attention_learning_rate", "attention_loss", "frequency_loss",
+    "attention_learning_rate", "attention_loss", "frequency_loss", "psnr_loss",
 )  # fmt: skip
 """What a phase may set: its name, its share of the steps, its data and how it learns."""
 

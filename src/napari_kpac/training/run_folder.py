@@ -151,8 +151,8 @@ def card_of_run(
     what = f"KPAC, {kind}{options.levels} levels, {options.blocks} blocks"
     how = (
         f"attention modules x {options.attention_learning_rate:g}, attention loss"
-        f" {options.attention_loss:g}, frequency loss {options.frequency_loss:g}, steering"
-        f" {options.steering:g}; "
+        f" {options.attention_loss:g}, frequency loss {options.frequency_loss:g}, PSNR loss"
+        f" {options.psnr_loss:g}, steering {options.steering:g}; "
     )
     if options.network == "dmenet":
         what = f"DMENet, width {options.width}: estimates the radius of the blur"
