@@ -22,6 +22,7 @@ from napari_kpac.core.errors import ConfigError, FileError, TrainingError, Weigh
 from napari_kpac.core.progress import finish
 from napari_kpac.engine.precision import Trial, try_bfloat16
 from napari_kpac.training import processes, resume, train
+from napari_kpac.training.loop import train_steps
 from napari_kpac.training.options import PRESETS
 from tests.training.test_parts import random_vgg
 
@@ -117,6 +118,25 @@ def test_stopping_at_a_yield_keeps_everything(options, tmp_path, stopped):
     finish(rest)
     assert equal(whole, parts)
     assert [row["mae"] for row in rows(whole)] == [row["mae"] for row in rows(parts)]
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_stopping_within_a_validation_keeps_everything(options, tmp_path, step):
+    """The validation is made again when the run goes on, even where that was its last step."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    finish(train(options(), whole))
+    steps = train_steps(options(), parts)
+    for progress in steps:
+        if progress.stage == "validating, 1 of 2 crops" and progress.done == step:
+            break
+    steps.close()
+    assert str(step) not in {row["step"] for row in rows(parts)}
+    trained = finish(resume(parts))
+    assert trained.scores is not None
+    assert equal(whole, parts)
+    assert [row["mae"] for row in rows(whole)] == [row["mae"] for row in rows(parts)]
+    best = [load_file(run / "best.safetensors") for run in (whole, parts)]
+    assert all(torch.equal(best[0][name], best[1][name]) for name in best[0])
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(options, photos, tmp_path):

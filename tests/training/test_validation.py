@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import napari_kpac as kpac
+from napari_kpac.core.progress import finish
 from napari_kpac.datasets.pairs import Pair
 from napari_kpac.datasets.photographs import PLAIN
 from napari_kpac.images import write_image
@@ -21,7 +22,7 @@ from napari_kpac.training.validation import (
     _fitted_error,
     figure_names,
     run,
-    validate,
+    validate_steps,
 )
 from tests.training.conftest import lively_net
 
@@ -56,7 +57,7 @@ def test_every_figure_is_what_it_says(options):
         lambda rng, now, index: real[index],
     )
     net = lively_net()
-    scores = validate(net, data, options(validation_crops=4), ALONE)
+    scores = finish(validate_steps(net, data, options(validation_crops=4), ALONE))
 
     def gain(each, gains=None):
         examples = collate([each])
@@ -108,7 +109,7 @@ def test_networks_without_alphas_have_no_costs_of_muting(options):
             return image
 
     given = options(validation_crops=2)
-    scores = validate(Same(), open_data(given), given, ALONE)
+    scores = finish(validate_steps(Same(), open_data(given), given, ALONE))
     assert scores.muting == ()
     assert scores.gains["all"] == pytest.approx(0, abs=1e-6)
     assert scores.sharp_kept == pytest.approx(100)
@@ -119,7 +120,7 @@ def test_two_processes_find_what_one_does(options):
     given = options(validation_crops=6)
     data = open_data(given)
     net = lively_net()
-    alone = validate(net, data, given, ALONE)
+    alone = finish(validate_steps(net, data, given, ALONE))
     told: list[list[torch.Tensor]] = [[], []]
     for rank in (0, 1):
 
@@ -127,9 +128,9 @@ def test_two_processes_find_what_one_does(options):
             told[rank].append(value.clone())
             return value
 
-        validate(net, data, given, one_of_two(rank, keep))
+        finish(validate_steps(net, data, given, one_of_two(rank, keep)))
     answers = iter([(a + b) / 2 for a, b in zip(*told, strict=True)])
-    shared = validate(net, data, given, one_of_two(0, lambda _: next(answers)))
+    shared = finish(validate_steps(net, data, given, one_of_two(0, lambda _: next(answers))))
     assert shared.figures() == pytest.approx(alone.figures(), rel=1e-4, abs=1e-4)
 
 
@@ -150,7 +151,6 @@ def test_radii_come_from_a_continuum(options):
 
 
 def test_scores_are_in_the_card_and_the_table(options, photos, tmp_path):
-    from napari_kpac.core.progress import finish
     from napari_kpac.training import train
     from napari_kpac.training.run_folder import RunFolder
 
@@ -193,7 +193,7 @@ def test_real_pairs_are_mixed_in_and_scored(options, photos, tmp_path):
     assert 10 <= int(unknown.sum()) <= 30
     assert "2 pairs (pairs, real)" in data.about
     net = lively_net()
-    scores = validate(net, data, given, Processes(given))
+    scores = finish(validate_steps(net, data, given, Processes(given)))
     assert scores.real is not None
     assert "real gain" in scores.figures()
     alone = open_data(replace(given, pairs_root=(), batch_size=8))

@@ -101,6 +101,7 @@ def _followed(steps: Steps[Trained], *, as_json: bool) -> Trained | None:
         _interrupts() as stop,
         tqdm(desc="train", unit="step", leave=False, disable=not sys.stderr.isatty()) as bar,
     ):
+        begun = False
         while True:
             try:
                 progress = next(steps)
@@ -110,6 +111,7 @@ def _followed(steps: Steps[Trained], *, as_json: bool) -> Trained | None:
             except CancelledError:  # another process of the same run was interrupted
                 return None
             step = progress if isinstance(progress, TrainProgress) else None
+            begun = begun or step is not None
             bar.total = progress.total
             bar.set_postfix_str(f"loss {step.loss:.4f}" if step else progress.stage, refresh=False)
             bar.update(progress.done - bar.n)
@@ -118,7 +120,7 @@ def _followed(steps: Steps[Trained], *, as_json: bool) -> Trained | None:
                 sys.stdout.flush()
             if stop:
                 steps.close()
-                if step is None:
+                if not begun:
                     raise KeyboardInterrupt
                 return None
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, mse_loss
 
 from napari_kpac.core.errors import TrainingError
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.network import DMENet
 from napari_kpac.network.dmenet import (
     FULL_SCALE_PX,
@@ -28,7 +29,7 @@ from napari_kpac.training.examples import Data
 from napari_kpac.training.losses import VGG_MEAN, VGG_STD, read_vgg
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import Processes
-from napari_kpac.training.validation import PREVIEWED_CROPS
+from napari_kpac.training.validation import PREVIEWED_CROPS, shared_crops
 
 AUXILIARY_WEIGHT = 0.1
 """Of what the auxiliary heads say, all together, in the loss."""
@@ -97,15 +98,21 @@ def radius_of(defocus: Tensor) -> Tensor:
     return 2 * sigma_of(defocus[:, 0])
 
 
-def validate_radius(
+def validate_radius_steps(
     net: nn.Module, data: Data, options: TrainOptions, processes: Processes
-) -> RadiusScores:
-    """Run a network over the crops kept for validation; processes share them."""
+) -> Steps[RadiusScores]:
+    """Run a network over the crops kept for validation, yielding after each.
+
+    Processes share the crops, and all of them yield equally often. The network is in evaluation
+    mode until the end.
+    """
     count = options.validation_crops
     errors = torch.zeros(count)
     samples = torch.zeros(count, 2, SAMPLES, SAMPLES)
     rows: list[Tensor] = []
-    for index in range(processes.rank, count, processes.world):
+
+    @torch.no_grad()
+    def add(index: int) -> None:
         examples = data.held_out(options, index).to(processes.device)
         image = (examples.blurred + 1) / 2
         maps: tuple[Tensor, ...] = net(image)
@@ -118,6 +125,15 @@ def validate_radius(
             grey = (found / (FULL_SCALE_PX - 1)).clamp(0, 1)
             side_by_side = [image[0].cpu(), *(each.expand(3, -1, -1) for each in grey)]
             rows.append(torch.cat(side_by_side, dim=2))
+
+    net.eval()
+    try:
+        for done, index in shared_crops(options, processes):
+            if index is not None:
+                add(index)
+            yield Progress(done, count, "validating")
+    finally:
+        net.train()
 
     def summed(values: Tensor) -> Tensor:
         return (processes.mean(values.to(processes.device)) * processes.world).cpu()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,9 +102,10 @@ def train(
 def train_steps(
     options: TrainOptions, run: str | Path | None = None, *, resume: bool = False
 ) -> Steps[Trained]:
-    """Train a network as :func:`train` does, and yield plain progress before the first step, too.
+    """Train a network as :func:`train` does, and yield plain progress between the steps, too.
 
-    That is for each file that is looked at, and while processes are started.
+    That is for each file that is looked at, while processes are started, and for each crop of a
+    validation.
     """
     folder = RunFolder(run or Path("runs") / options.name)
     data = yield from open_data_steps(options)
@@ -177,6 +178,10 @@ class Trainer:
         self.scores: AnyScores | None = None
         self.phases = options.schedule()
         self.objective = objective_of(self.net, perceptual and perceptual.to(processes.device))
+        self._saved = -1
+        """Step of the last saved state; -1 before there is one."""
+        self._before = 0.0
+        """When the step that is being done began."""
 
     def go(self, resumed: bool) -> Steps[Trained]:
         """Learn to the end."""
@@ -188,9 +193,16 @@ class Trainer:
         metrics = (
             Metrics(self.folder.path, self._columns(), counters.step) if self.leading else None
         )
-        begun, before, pace = counters.step, time.monotonic(), 0.0
-        saved = counters.step if resumed else -1
+        begun, pace = counters.step, 0.0
+        self._before = time.monotonic()
+        self._saved = counters.step if resumed else -1
         try:
+            if resumed and counters.validated < counters.step and self._due(options.validate_every):
+                # The run was stopped while it validated.
+                self.scores = yield from self._validated()
+                if metrics is not None:
+                    metrics.add(counters.step, _row_of_validation(self.scores))
+                    self._save()
             while counters.step < options.total:
                 phase = next(phase for phase in self.phases if counters.step < phase.end)
                 rate = learning_rate_at(counters.step - phase.begin, phase.options)
@@ -200,10 +212,13 @@ class Trainer:
                 counters.step += 1
                 step = counters.step
                 now = time.monotonic()
-                counters.seconds += now - before
-                pace = now - before if step == begun + 1 else 0.9 * pace + 0.1 * (now - before)
-                before = now
-                self.scores = self._validated() if self._due(options.validate_every) else None
+                lasted = now - self._before
+                counters.seconds += lasted
+                pace = lasted if step == begun + 1 else 0.9 * pace + 0.1 * lasted
+                self._before = now
+                self.scores = None
+                if self._due(options.validate_every):
+                    self.scores = yield from self._validated()
                 progress = TrainProgress(
                     step,
                     options.total,
@@ -219,27 +234,33 @@ class Trainer:
                     metrics.add(step, _row(progress))
                 if self.leading and self._due(options.save_every):
                     self._save()
-                    saved = step
-                reported = time.monotonic()
-                closed: GeneratorExit | None = None
-                try:
-                    yield progress
-                except GeneratorExit as leaving:
-                    closed = leaving
-                if self.processes.any_stops(closed is not None):
-                    # Stopped between two steps: everything that was learned is complete.
-                    if self.leading and step != saved:
-                        self._save()
-                    raise closed or CancelledError(
-                        f"another process of this run was stopped after {step} steps; what was"
-                        " learned is kept: resume the run to go on from here"
-                    )
-                # A pause there costs time, but is no work.
-                before += time.monotonic() - reported
+                yield from self._reporting(progress)
         finally:
             if metrics is not None:
                 metrics.close()
         return Trained(self.folder.path, self.folder.path / BEST, counters.step, self.scores)
+
+    def _reporting(self, progress: Progress) -> Steps[None]:
+        """Yield progress; where any process is closed there, save and end in all of them.
+
+        Everything that was learned is complete between two steps.
+        """
+        reported = time.monotonic()
+        closed: GeneratorExit | None = None
+        try:
+            yield progress
+        except GeneratorExit as leaving:
+            closed = leaving
+        step = self.counters.step
+        if self.processes.any_stops(closed is not None):
+            if self.leading and step != self._saved:
+                self._save()
+            raise closed or CancelledError(
+                f"another process of this run was stopped after {step} steps; what was"
+                " learned is kept: resume the run to go on from here"
+            )
+        # A pause there costs time, but is no work.
+        self._before += time.monotonic() - reported
 
     def step(
         self, learner: torch.nn.Module, optimiser: torch.optim.Optimizer, phase: Phase
@@ -281,16 +302,27 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.counters.step % every == 0 or self.counters.step == self.options.total
 
-    def _validated(self) -> AnyScores:
+    def _validated(self) -> Steps[AnyScores]:
         """Validate the averaged weights, and keep them if they are the best so far."""
-        counters = self.counters
-        with self._averaged() as net:
-            scores = self.objective.validate(
-                net, self.data, self.phases[-1].options, self.processes
-            )
-            if scores.mae < counters.best:
-                counters.best, counters.best_step = scores.mae, counters.step
-                if self.leading:
+        counters, total = self.counters, self.options.total
+        options = self.phases[-1].options
+        crops = self.objective.validate(self.net, self.data, options, self.processes)
+        with closing(crops):
+            while True:
+                # The weights that are learned are in their place whenever this yields.
+                with self._averaged():
+                    try:
+                        crop = next(crops)
+                    except StopIteration as stop:
+                        scores: AnyScores = stop.value
+                        break
+                stage = f"{crop.stage}, {crop.done} of {crop.total} crops"
+                yield from self._reporting(Progress(counters.step, total, stage))
+        counters.validated = counters.step
+        if scores.mae < counters.best:
+            counters.best, counters.best_step = scores.mae, counters.step
+            if self.leading:
+                with self._averaged():
                     self._write(BEST, scores)
         if self.leading:
             self.folder.preview(counters.step, scores)
@@ -298,6 +330,7 @@ class Trainer:
 
     def _save(self) -> None:
         """Save the state, and the weights as models."""
+        self._saved = self.counters.step
         save_state(self.folder.state, self.net, self.optimiser, self.average, self.counters)
         self._write(LAST, self.scores)
         if self.options.ema_decay:
@@ -310,12 +343,12 @@ class Trainer:
             save_network(self.net, self.folder.path / name, card)
 
     @contextmanager
-    def _averaged(self) -> Iterator[Network]:
+    def _averaged(self) -> Iterator[None]:
         """Use the averaged weights in the network for a while."""
         kept = {name: value.detach().clone() for name, value in self.net.state_dict().items()}
         self.net.load_state_dict(self.average.weights)
         try:
-            yield self.net
+            yield
         finally:
             self.net.load_state_dict(kept)
 
@@ -324,16 +357,28 @@ class Trainer:
 
 
 def _row(progress: TrainProgress) -> dict[str, float]:
-    """Return a row of the metrics; alphas are those of the validation, where there is one."""
-    scores = progress.scores
+    """Return a row of the metrics."""
     row = {
         "loss": progress.loss,
         "rate": progress.rate,
         "pixels per second": progress.throughput,
     }
-    for block, means in enumerate(progress.alphas if scores is None else scores.alphas):
-        row |= {alpha_name(block, index): mean for index, mean in enumerate(means)}
-    return row if scores is None else row | scores.figures()
+    if progress.scores is not None:
+        return row | _row_of_validation(progress.scores)
+    return row | _named(progress.alphas)
+
+
+def _row_of_validation(scores: AnyScores) -> dict[str, float]:
+    return _named(scores.alphas) | scores.figures()
+
+
+def _named(alphas: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Return the means of alpha of every block by the names that the metrics have for them."""
+    return {
+        alpha_name(block, index): mean
+        for block, means in enumerate(alphas)
+        for index, mean in enumerate(means)
+    }
 
 
 def learning_rate_at(step: int, options: TrainOptions) -> float:

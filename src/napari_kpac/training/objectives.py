@@ -9,15 +9,15 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
+from napari_kpac.core.progress import Steps
 from napari_kpac.network import DMENet, KPACNet
 from napari_kpac.training.defocus import (
     RadiusScores,
     defocus_losses,
     radius_figure_names,
-    validate_radius,
+    validate_radius_steps,
 )
 from napari_kpac.training.examples import Data, Examples
 from napari_kpac.training.losses import (
@@ -29,7 +29,13 @@ from napari_kpac.training.losses import (
 )
 from napari_kpac.training.options import TrainOptions
 from napari_kpac.training.processes import Processes
-from napari_kpac.training.validation import Scores, attention_shape, figure_names, run, validate
+from napari_kpac.training.validation import (
+    Scores,
+    attention_shape,
+    figure_names,
+    run,
+    validate_steps,
+)
 
 AnyScores = Scores | RadiusScores
 
@@ -74,9 +80,9 @@ class Deblurring:
 
     def validate(
         self, net: nn.Module, data: Data, options: TrainOptions, processes: Processes
-    ) -> Scores:
+    ) -> Steps[Scores]:
         """Return how well the network does on crops that it does not learn from."""
-        return validate(net, data, options, processes)
+        return validate_steps(net, data, options, processes)
 
     def columns(self) -> list[str]:
         """Return the names of what is reported of alphas and validations."""
@@ -106,14 +112,9 @@ class DefocusEstimation:
 
     def validate(
         self, net: nn.Module, data: Data, options: TrainOptions, processes: Processes
-    ) -> RadiusScores:
+    ) -> Steps[RadiusScores]:
         """Return how well the network does on crops that it does not learn from."""
-        net.eval()
-        try:
-            with torch.no_grad():
-                return validate_radius(net, data, options, processes)
-        finally:
-            net.train()
+        return validate_radius_steps(net, data, options, processes)
 
     def columns(self) -> list[str]:
         """Return the names of what is reported of validations."""

@@ -162,6 +162,8 @@ class Counters:
     """Smallest error of a validation."""
     best_step: int = 0
     seconds: float = 0.0
+    validated: int = 0
+    """Step of the last validation."""
 
 
 def save_state(
@@ -237,6 +239,8 @@ def _tensors(
 
 def _counters(metadata: dict[str, Any]) -> Counters:
     values = json.loads(metadata.get("counters", "null"))
+    if isinstance(values, dict) and "step" in values:  # runs of before do not count validations
+        values.setdefault("validated", values["step"])
     if not isinstance(values, dict) or set(values) != {item.name for item in fields(Counters)}:
         raise ValueError("it has no counters")
     for item in fields(Counters):

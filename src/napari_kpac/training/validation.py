@@ -8,7 +8,7 @@ paper's measures (evaluation).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from napari_kpac.core.progress import Progress, Steps
 from napari_kpac.core.units import MIN_BIN_SHARE, RADIUS_BINS, RadiusBin
 from napari_kpac.network import KPACNet
 from napari_kpac.training.examples import NOISE, Data, Examples, coarse
@@ -106,10 +107,13 @@ def figure_names(dilations: int) -> list[str]:
     return list(Scores(NAN, NAN, gains, (), nothing, gains, NAN, muting, real)._all_figures())
 
 
-def validate(
+def validate_steps(
     net: torch.nn.Module, data: Data, options: TrainOptions, processes: Processes
-) -> Scores:
-    """Run a network over the crops kept for validation; processes share them."""
+) -> Steps[Scores]:
+    """Run a network over the crops kept for validation, yielding after each.
+
+    Processes share the crops, and all of them yield equally often.
+    """
     blocks, dilations = attention_shape(net)
     # Everything muted, then each dilation.
     mutings = [[float(d != muted) for d in range(dilations)] for muted in range(dilations)]
@@ -120,30 +124,36 @@ def validate(
     reals = torch.full((options.validation_crops, 2), NAN, dtype=torch.float64)
     alpha_sums = torch.zeros(blocks, dilations, dtype=torch.float64)
     rows: list[Tensor] = []
-    with torch.no_grad():
-        for index in range(processes.rank, options.validation_crops, processes.world):
-            examples = data.held_out(options, index).to(processes.device)
-            alphas: list[Tensor] = []
-            output = run(net, examples, alphas)
-            # Blocks without scale attention say 1 everywhere.
-            for block, alpha in enumerate(alphas[:blocks]):
-                alpha_sums[block] += alpha.mean(dim=(0, 2, 3)).double().cpu()
-            noisy = _noisy(examples, options.seed, index)
-            tries = [(examples, output), (noisy, run(net, noisy, []))]
-            tries += [(examples, run(net, examples, [], gains)) for gains in mutings]
-            for each, (given, made) in zip(sums, tries, strict=True):
-                before, after = (_squared(image, examples) for image in (given.blurred, made))
-                _add_gains(each, before, after, examples.radius.cpu())
-            kept = _decibels(_squared(run(net, _in_focus(examples), []), examples).mean())
-            errors = [
-                mean_absolute_error(image, examples.sharp) for image in (output, examples.blurred)
-            ]
-            totals += torch.tensor([*map(float, (*errors, kept)), 1.0], dtype=torch.float64)
-            if len(rows) < PREVIEWED_CROPS:
-                rows.append(torch.cat([examples.blurred, output, examples.sharp], dim=3))
-            real = data.held_out_real(options, index)
-            if real is not None:
-                reals[index] = torch.tensor(_real_gains(net, real.to(processes.device), mutings))
+
+    @torch.no_grad()
+    def add(index: int) -> None:
+        examples = data.held_out(options, index).to(processes.device)
+        alphas: list[Tensor] = []
+        output = run(net, examples, alphas)
+        # Blocks without scale attention say 1 everywhere.
+        for block, alpha in enumerate(alphas[:blocks]):
+            alpha_sums[block] += alpha.mean(dim=(0, 2, 3)).double().cpu()
+        noisy = _noisy(examples, options.seed, index)
+        tries = [(examples, output), (noisy, run(net, noisy, []))]
+        tries += [(examples, run(net, examples, [], gains)) for gains in mutings]
+        for each, (given, made) in zip(sums, tries, strict=True):
+            before, after = (_squared(image, examples) for image in (given.blurred, made))
+            _add_gains(each, before, after, examples.radius.cpu())
+        kept = _decibels(_squared(run(net, _in_focus(examples), []), examples).mean())
+        errors = [
+            mean_absolute_error(image, examples.sharp) for image in (output, examples.blurred)
+        ]
+        totals.add_(torch.tensor([*map(float, (*errors, kept)), 1.0], dtype=torch.float64))
+        if len(rows) < PREVIEWED_CROPS:
+            rows.append(torch.cat([examples.blurred, output, examples.sharp], dim=3))
+        real = data.held_out_real(options, index)
+        if real is not None:
+            reals[index] = torch.tensor(_real_gains(net, real.to(processes.device), mutings))
+
+    for done, index in shared_crops(options, processes):
+        if index is not None:
+            add(index)
+        yield Progress(done, options.validation_crops, "validating")
 
     def summed(values: Tensor) -> Tensor:
         mean = processes.mean(values.float().to(processes.device))
@@ -165,6 +175,14 @@ def validate(
         tuple({place: clean[place] - gain for place, gain in each.items()} for each in muted),
         _real_scores(summed(reals.nan_to_num(0.0)), summed((~reals.isnan()).double()) > 0),
     )
+
+
+def shared_crops(options: TrainOptions, processes: Processes) -> Iterator[tuple[int, int | None]]:
+    """Yield how many crops are done after each, and its number; None where others have the last."""
+    crops, world = options.validation_crops, processes.world
+    for first in range(0, crops, world):
+        index = first + processes.rank
+        yield min(first + world, crops), index if index < crops else None
 
 
 def run(

@@ -140,6 +140,8 @@ class TrainWidget(DockedWidget):
             self._show_opened(progress)
         elif hasattr(progress, "loss"):
             self._show_step(progress)
+        elif self._last is not None:
+            self._message.setText(f"Step {progress.done} of {progress.total}: {progress.stage}")
 
     def _show_opened(self, opened: RunOpened) -> None:
         assert self._run is not None  # noqa: S101 - it was set when the work began
