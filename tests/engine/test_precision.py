@@ -33,7 +33,9 @@ def child(tmp_path, monkeypatch):
 
 
 FASTER, SLOWER = """echo '{"speed": 1.5}'""", """echo '{"speed": 0.5}'"""
+ENDLESS = "exec sleep 600"
 BAD = {
+    ENDLESS: "did not end within 2 s",
     "kill -ILL $$": "SIGILL",
     "echo 'MemoryError: too much' >&2; exit 1": "MemoryError: too much",
     SLOWER: "0.50 times as fast as float32",
@@ -42,8 +44,12 @@ BAD = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for the trial is a shell script")
 @pytest.mark.parametrize("script", BAD)
-def test_where_it_does_not_work_or_is_slow_it_is_not_offered(child, script, photograph):
+def test_where_it_does_not_work_or_is_slow_it_is_not_offered(
+    child, script, photograph, monkeypatch
+):
     child(script)
+    if script == ENDLESS:
+        monkeypatch.setattr(precision, "TRIAL_S", 2)
     assert Backend(CPU, mixed=True).half is None
     with pytest.raises(ConfigError, match=BAD[script]):
         finish(join(TrainOptions(precision="bfloat16", device="cpu", devices=1)))

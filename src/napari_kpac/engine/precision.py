@@ -38,7 +38,7 @@ class Trial:
     speed: float
     """Against float32; 0 where it does not work."""
     reason: str
-    """What went wrong; empty where it works."""
+    """Why it cannot be used; empty where it works."""
 
     @property
     def is_useful(self) -> bool:
@@ -46,9 +46,7 @@ class Trial:
         return self.speed > 1
 
     def __str__(self) -> str:
-        if self.reason:
-            return f"it does not work on this processor: {self.reason}"
-        return f"in a trial it was {self.speed:.2f} times as fast as float32"
+        return self.reason or f"in a trial it was {self.speed:.2f} times as fast as float32"
 
 
 @lru_cache(maxsize=2)
@@ -59,11 +57,18 @@ def try_bfloat16(purpose: Purpose) -> Trial:
         done = subprocess.run(  # noqa: S603 - our own module
             call, capture_output=True, text=True, check=False, timeout=TRIAL_S
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Trial(0.0, f"the trial failed ({error})")
+    except subprocess.TimeoutExpired:
+        return Trial(
+            0.0,
+            f"its trial did not end within {TRIAL_S} s; if this computer is busy with something"
+            " else, restart this program when it is not",
+        )
+    except OSError as error:
+        return Trial(0.0, f"its trial could not be started ({error})")
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return Trial(0.0, _signal_name(-done.returncode) or last)
+        ended = _signal_name(-done.returncode) or last
+        return Trial(0.0, f"it does not work on this processor: {ended}")
     return Trial(float(json.loads(done.stdout)["speed"]), "")
 
 
