@@ -54,13 +54,37 @@ def test_frequencies_of_single_points_and_of_waves():
 
 
 def test_the_psnr_is_the_mean_of_that_of_every_image_and_has_an_end():
+    """Where no radius is known, all pixels of an image make one PSNR."""
     rng = np.random.default_rng(0)
     truth = rng.random((3, 16, 16, 3), np.float32)
     wrong = truth + np.array([0.2, 0.05, 0], np.float32)[:, None, None, None]
     output, sharp = (torch.from_numpy(each).permute(0, 3, 1, 2) * 2 - 1 for each in (wrong, truth))
+    radius = torch.full((3, 16, 16), torch.nan)
     each = [peak_signal_noise_ratio(truth[i], wrong[i], data_range=1) for i in range(2)]
-    assert float(mean_psnr(output[:2], sharp[:2])) == pytest.approx(sum(each) / 2, abs=0.01)
-    assert float(mean_psnr(output[2:], sharp[2:])) == pytest.approx(MAX_PSNR_DB, abs=0.01)
+    found = float(mean_psnr(output[:2], sharp[:2], radius[:2]))
+    assert found == pytest.approx(sum(each) / 2, abs=0.01)
+    found = float(mean_psnr(output[2:], sharp[2:], radius[2:]))
+    assert found == pytest.approx(MAX_PSNR_DB, abs=0.01)
+
+
+def test_the_psnr_of_every_range_of_radii_counts_alike():
+    """As in the benchmark: a range has one PSNR, if 1 % of the image's pixels are in it."""
+    rng = np.random.default_rng(0)
+    truth = rng.random((2, 32, 32, 3), np.float32)
+    radius = np.full((2, 32, 32), 16, np.float32)
+    radius[0, :8], radius[0, 8:20], radius[0, 20:24] = 0.5, 1.0, 7.9
+    radius[1, :2], radius[1, 2, :9] = 2.0, 0.0  # 9 of 1024 pixels are too few
+    wrong = truth + rng.normal(0, 0.01, truth.shape) * (1 + radius[..., None])
+    output, sharp = (torch.from_numpy(each).permute(0, 3, 1, 2) * 2 - 1 for each in (wrong, truth))
+
+    def psnr_of(image, low, high):
+        inside = (radius[image] >= low) & (radius[image] < high)
+        return peak_signal_noise_ratio(truth[image][inside], wrong[image][inside], data_range=1)
+
+    first = [psnr_of(0, *edges) for edges in ((0, 1), (1, 2), (4, 8), (12, 20))]
+    second = [psnr_of(1, *edges) for edges in ((2, 4), (12, 20))]
+    found = float(mean_psnr(output, sharp, torch.from_numpy(radius)))
+    assert found == pytest.approx((np.mean(first) + np.mean(second)) / 2, abs=0.05)
 
 
 def test_larger_blur_calls_larger_dilations():

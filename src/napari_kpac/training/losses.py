@@ -15,9 +15,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_avg_pool2d, binary_cross_entropy, mse_loss
+from torch.nn.functional import adaptive_avg_pool2d, binary_cross_entropy, mse_loss, one_hot
 
 from napari_kpac.core.errors import WeightsError
+from napari_kpac.core.units import MIN_BIN_SHARE, RADIUS_BINS
 
 FIRST_ONSET_PX = 1.0
 """Radius from which on the smallest dilation should be at work."""
@@ -26,7 +27,7 @@ LAST_ONSET_PX = 12.0
 SOFTNESS = 0.3
 """Width of the change from idle to at work, as a share of the radius where it happens."""
 MAX_PSNR_DB = 60.0
-"""Of a crop without any error, in the loss of the PSNR."""
+"""Of pixels without any error, in the loss of the PSNR."""
 VGG_FILE = "vgg19-dcbb9e9d.pth"
 """Name of torchvision's file; its end is the beginning of its SHA-256."""
 VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -50,14 +51,23 @@ def frequency_error(output: Tensor, sharp: Tensor) -> Tensor:
     return difference
 
 
-def mean_psnr(output: Tensor, sharp: Tensor) -> Tensor:
+def mean_psnr(output: Tensor, sharp: Tensor, radius: Tensor) -> Tensor:
     """Return the mean PSNR of images (B, C, H, W) in dB, which ends at :data:`MAX_PSNR_DB`.
 
-    A small error in an image that is nearly right counts as much as a large one in an image that
-    is far from it, as it does where gains in dB are averaged.
+    A small error where an image is nearly right counts as much as a large one where it is far
+    from it, as it does where gains in dB are averaged. As in the benchmark, the pixels of each
+    range of radii (B, H, W) in an image have a PSNR of their own; ranges count alike within an
+    image, and so do images. An image of unknown radius (NaN) has one PSNR.
     """
-    error = (output - sharp).square().mean(dim=(1, 2, 3)) / 4
-    return -10 * (error + 10 ** (-MAX_PSNR_DB / 10)).log10().mean()
+    error = (output - sharp).square().mean(dim=1) / 4
+    edges = torch.tensor([where.high for where in RADIUS_BINS], device=radius.device)
+    found = torch.bucketize(radius.nan_to_num(0.0), edges, right=True)
+    inside = one_hot(found, len(edges) + 1).to(error.dtype)
+    share = inside.mean(dim=(1, 2))
+    pooled = (error[..., None] * inside).mean(dim=(1, 2)) / share.clamp(min=MIN_BIN_SHARE)
+    psnr = -10 * (pooled + 10 ** (-MAX_PSNR_DB / 10)).log10()
+    counts = (share >= MIN_BIN_SHARE).to(error.dtype)
+    return ((psnr * counts).sum(dim=1) / counts.sum(dim=1)).mean()
 
 
 def alpha_targets(radius: Tensor, dilations: int) -> Tensor:
