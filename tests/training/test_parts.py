@@ -107,6 +107,17 @@ def test_attention_loss_is_smallest_at_its_target():
     assert best < attention_loss([1 - wanted], radius)
 
 
+def test_a_small_place_in_focus_counts_as_much_for_attention_as_all_the_blur_around_it():
+    radius = torch.full((1, 64, 64), 3.0)
+    radius[:, :16, :16] = 0.0  # 4 of 64 cells
+    radius = torch.cat([radius, torch.full_like(radius, 3.0)])
+    wanted = alpha_targets(radius[:, None, ::8, ::8], 5)
+    entropy = -(wanted * wanted.log() + (1 - wanted) * (1 - wanted).log())
+    focused, blurred = entropy[0, :, 0, 0].mean(), entropy[0, :, 4, 4].mean()
+    expected = ((focused + blurred) / 2 + blurred) / 2
+    assert float(attention_loss([wanted], radius)) == pytest.approx(float(expected), rel=1e-4)
+
+
 def test_the_rate_rises_falls_and_changes_phase():
     options = TrainOptions(
         steps=100,

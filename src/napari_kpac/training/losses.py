@@ -59,15 +59,23 @@ def mean_psnr(output: Tensor, sharp: Tensor, radius: Tensor) -> Tensor:
     range of radii (B, H, W) in an image have a PSNR of their own; ranges count alike within an
     image, and so do images. An image of unknown radius (NaN) has one PSNR.
     """
-    error = (output - sharp).square().mean(dim=1) / 4
+    error, counts = means_by_range((output - sharp).square().mean(dim=1) / 4, radius)
+    psnr = -10 * (error + 10 ** (-MAX_PSNR_DB / 10)).log10()
+    return ((psnr * counts).sum(dim=1) / counts.sum(dim=1)).mean()
+
+
+def means_by_range(values: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the means of values (B, H, W) over each range of radii, (B, ranges).
+
+    And which of them count, 1 or 0: those of ranges with enough pixels. Unknown radii (NaN) are
+    a range together.
+    """
     edges = torch.tensor([where.high for where in RADIUS_BINS], device=radius.device)
     found = torch.bucketize(radius.nan_to_num(0.0), edges, right=True)
-    inside = one_hot(found, len(edges) + 1).to(error.dtype)
+    inside = one_hot(found, len(edges) + 1).to(values.dtype)
     share = inside.mean(dim=(1, 2))
-    pooled = (error[..., None] * inside).mean(dim=(1, 2)) / share.clamp(min=MIN_BIN_SHARE)
-    psnr = -10 * (pooled + 10 ** (-MAX_PSNR_DB / 10)).log10()
-    counts = (share >= MIN_BIN_SHARE).to(error.dtype)
-    return ((psnr * counts).sum(dim=1) / counts.sum(dim=1)).mean()
+    means = (values[..., None] * inside).mean(dim=(1, 2)) / share.clamp(min=MIN_BIN_SHARE)
+    return means, (share >= MIN_BIN_SHARE).to(values.dtype)
 
 
 def alpha_targets(radius: Tensor, dilations: int) -> Tensor:
@@ -85,7 +93,8 @@ def alpha_targets(radius: Tensor, dilations: int) -> Tensor:
 def attention_loss(alphas: Sequence[Tensor], radius: Tensor) -> Tensor:
     """Return the cross entropy between the alphas of all blocks and their targets.
 
-    Crops of unknown radius (NaN) count as if their alphas were right.
+    Ranges of radii count alike within a crop, so that a small place in focus is not lost among
+    what is blurred. Crops of unknown radius (NaN) count as if their alphas were right.
     """
     known = ~radius.isnan().flatten(1).any(dim=1)
     losses = []
@@ -93,8 +102,9 @@ def attention_loss(alphas: Sequence[Tensor], radius: Tensor) -> Tensor:
         size = (alpha.shape[-2], alpha.shape[-1])
         pooled = adaptive_avg_pool2d(radius.nan_to_num(0.0)[:, None], size)
         wanted = alpha_targets(pooled, alpha.shape[1])
-        entropy = binary_cross_entropy(alpha.float(), wanted, reduction="none").mean(dim=(1, 2, 3))
-        losses.append((entropy * known).mean())
+        entropy = binary_cross_entropy(alpha.float(), wanted, reduction="none").mean(dim=1)
+        means, counts = means_by_range(entropy, pooled[:, 0])
+        losses.append(((means * counts).sum(dim=1) / counts.sum(dim=1) * known).mean())
     return torch.stack(losses).mean()
 
 
