@@ -10,6 +10,7 @@ from qtpy.QtCore import QPoint, Qt
 from qtpy.QtTest import QTest
 
 import napari_kpac as kpac
+from napari_kpac.widgets.docked import _Scrolling
 from napari_kpac.widgets.mixer import MixerWidget
 from tests.gui.conftest import WAIT, open_it, result_of
 from tests.gui.test_as_a_person import drag, on_canvas
@@ -161,3 +162,14 @@ def test_a_mix_with_labels_of_every_slice_is_applied_to_the_stack(viewer, painte
     names = {name for name, _ in recording.reads}
     assert names <= {"napari-kpac work", "napari-kpac mixer"}
     assert {plane for name, plane in recording.reads if name == "napari-kpac work"} == {0, 1, 2, 3}
+
+
+def test_a_long_name_and_another_theme_need_no_scrolling_sideways(viewer, mixer, qtbot):
+    (area,) = mixer.findChildren(_Scrolling)
+    viewer.add_labels(
+        np.zeros((8, 8), int), name="a layer with a name that is longer than the dock"
+    )
+    for theme in ("light", "dark"):
+        viewer.theme = theme
+        qtbot.wait(200)
+        assert area.horizontalScrollBar().maximum() == 0

@@ -103,7 +103,7 @@ class Form(QWidget):
         rows.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
         for control in controls:
             native = control.native
-            _let_shrink(native)
+            let_shrink(native)
             label = QLabel(control.label)
             label.setToolTip(wrapped(control.tooltip or ""))
             label.setBuddy(native)
@@ -126,7 +126,7 @@ class Form(QWidget):
         return False
 
 
-def _let_shrink(control: QWidget) -> None:
+def let_shrink(control: QWidget) -> None:
     """Let a combo box be narrower than its longest entry, which otherwise decides for the dock."""
     if isinstance(control, QComboBox):
         control.setSizeAdjustPolicy(

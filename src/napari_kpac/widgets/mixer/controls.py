@@ -28,7 +28,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from napari_kpac.widgets.choices import LayerBox
-from napari_kpac.widgets.form import wrapped
+from napari_kpac.widgets.form import let_shrink, wrapped
 from napari_kpac.widgets.mixer.block import BlockPage
 from napari_kpac.widgets.mixer.state import (
     MAX_STRENGTH,
@@ -150,6 +150,7 @@ class MixerControls(QWidget):
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
         for row, (text, first, second) in enumerate(rows):
+            let_shrink(first)
             grid.addWidget(QLabel(text), row, 0)
             grid.addWidget(first, row, 1)
             grid.addWidget(second, row, 2)
