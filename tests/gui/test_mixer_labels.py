@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtTest import QTest
+from qtpy.QtWidgets import QScrollArea
 
 import napari_kpac as kpac
-from napari_kpac.widgets.docked import _Scrolling
 from napari_kpac.widgets.mixer import MixerWidget
 from tests.gui.conftest import WAIT, open_it, result_of
 from tests.gui.test_as_a_person import drag, on_canvas
@@ -165,7 +165,7 @@ def test_a_mix_with_labels_of_every_slice_is_applied_to_the_stack(viewer, painte
 
 
 def test_a_long_name_and_another_theme_need_no_scrolling_sideways(viewer, mixer, qtbot):
-    (area,) = mixer.findChildren(_Scrolling)
+    (area, *_) = mixer.findChildren(QScrollArea)
     viewer.add_labels(
         np.zeros((8, 8), int), name="a layer with a name that is longer than the dock"
     )
