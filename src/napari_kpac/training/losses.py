@@ -65,10 +65,10 @@ def mean_psnr(output: Tensor, sharp: Tensor, radius: Tensor) -> Tensor:
 
 
 def means_by_range(values: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the means of values (B, H, W) over each range of radii, (B, ranges).
+    """Return the means of values (B, H, W) over each range of radii, and which ranges count.
 
-    And which of them count, 1 or 0: those of ranges with enough pixels. Unknown radii (NaN) are
-    a range together.
+    Both are (B, ranges); a range counts, 1 and not 0, if enough of the image's pixels are in it.
+    Pixels of unknown radius (NaN) belong to the smallest radii.
     """
     edges = torch.tensor([where.high for where in RADIUS_BINS], device=radius.device)
     found = torch.bucketize(radius.nan_to_num(0.0), edges, right=True)
