@@ -60,6 +60,23 @@ def test_where_it_does_not_work_or_is_slow_it_is_not_offered(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for the trial is a shell script")
+@pytest.mark.parametrize("script", BAD)
+def test_a_run_that_is_resumed_goes_on_where_it_is_slow_but_not_where_it_fails(
+    child, script, monkeypatch
+):
+    child(script)
+    monkeypatch.setattr(precision, "TRIAL_S", 2)
+    steps = join(TrainOptions(precision="bfloat16", device="cpu", devices=1), resumed=True)
+    if script == SLOWER:
+        _, processes = finish(steps)
+        with processes.computing():
+            assert torch.is_autocast_enabled("cpu")
+    else:
+        with pytest.raises(ConfigError, match=BAD[script]):
+            finish(steps)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for the trial is a shell script")
 def test_where_it_is_faster_it_is_used(child, photograph):
     child(FASTER)
     assert Backend(CPU, mixed=True).half == torch.bfloat16

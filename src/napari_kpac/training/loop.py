@@ -109,7 +109,7 @@ def train_steps(
     """
     folder = RunFolder(run or Path("runs") / options.name)
     data = yield from open_data_steps(options)
-    options, processes = yield from join(options)
+    options, processes = yield from join(options, resumed=resume)
     return (yield from run_with(options, folder, processes, data, resumed=resume))
 
 

@@ -257,16 +257,22 @@ class FabricProcesses(Processes):
         return cast("Tensor", self._fabric.all_reduce(value, reduce_op="mean"))
 
 
-def join(options: TrainOptions) -> Steps[tuple[TrainOptions, Processes]]:
+def join(options: TrainOptions, *, resumed: bool = False) -> Steps[tuple[TrainOptions, Processes]]:
     """Start the processes that the options ask for, or find one's place among them.
 
-    Returns the options as well, with the number of devices that was chosen.
+    Returns the options as well, with the number of devices that was chosen. A run that is
+    ``resumed`` has shown that bfloat16 is of use: a computer that is busy now does not stop it.
     """
     on_cpu = resolve(options.device).type == "cpu"
     if on_cpu and options.precision == "bfloat16":
         trial = try_bfloat16("train")
-        if not trial.is_useful:
+        if trial.reason:
             raise ConfigError(f"precision={options.precision}: {trial}; train with float32")
+        if not trial.is_useful and not resumed:
+            raise ConfigError(
+                f"precision={options.precision}: {trial}; train with float32, or try again when"
+                " this computer is less busy"
+            )
     if options.devices == 0:
         count = (yield from fastest_count(options)) if on_cpu else 1
         options = replace(options, devices=count)
