@@ -85,6 +85,11 @@ def test_the_psnr_of_every_range_of_radii_counts_alike():
     second = [psnr_of(1, *edges) for edges in ((2, 4), (12, 20))]
     found = float(mean_psnr(output, sharp, torch.from_numpy(radius)))
     assert found == pytest.approx((np.mean(first) + np.mean(second)) / 2, abs=0.05)
+    # The first image has a part in focus, which now counts as much as the three others together.
+    weighted = np.average(first, weights=[3, 1, 1, 1])
+    found = float(mean_psnr(output, sharp, torch.from_numpy(radius), focus_weight=3.0))
+    assert found == pytest.approx((weighted + np.mean(second)) / 2, abs=0.05)
+    assert abs(weighted - np.mean(first)) > 1
 
 
 def test_larger_blur_calls_larger_dilations():

@@ -51,17 +51,19 @@ def frequency_error(output: Tensor, sharp: Tensor) -> Tensor:
     return difference
 
 
-def mean_psnr(output: Tensor, sharp: Tensor, radius: Tensor) -> Tensor:
+def mean_psnr(output: Tensor, sharp: Tensor, radius: Tensor, focus_weight: float = 1.0) -> Tensor:
     """Return the mean PSNR of images (B, C, H, W) in dB, which ends at :data:`MAX_PSNR_DB`.
 
     A small error where an image is nearly right counts as much as a large one where it is far
     from it, as it does where gains in dB are averaged. As in the benchmark, the pixels of each
     range of radii (B, H, W) in an image have a PSNR of their own; ranges count alike within an
-    image, and so do images. An image of unknown radius (NaN) has one PSNR.
+    image, but for the smallest radii, which have ``focus_weight``, and so do images. An image of
+    unknown radius (NaN) has one PSNR.
     """
     error, counts = means_by_range((output - sharp).square().mean(dim=1) / 4, radius)
     psnr = -10 * (error + 10 ** (-MAX_PSNR_DB / 10)).log10()
-    return ((psnr * counts).sum(dim=1) / counts.sum(dim=1)).mean()
+    weights = torch.cat([focus_weight * counts[:, :1], counts[:, 1:]], dim=1)
+    return ((psnr * weights).sum(dim=1) / weights.sum(dim=1)).mean()
 
 
 def means_by_range(values: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

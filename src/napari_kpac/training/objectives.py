@@ -71,7 +71,8 @@ class Deblurring:
         if options.frequency_loss:
             loss = loss + options.frequency_loss * frequency_error(output, target)
         if options.psnr_loss:
-            loss = loss - options.psnr_loss * mean_psnr(output, target, examples.radius)
+            psnr = mean_psnr(output, target, examples.radius, options.focus_weight)
+            loss = loss - options.psnr_loss * psnr
         if options.attention_loss and all(self.attention):
             loss = loss + options.attention_loss * attention_loss(alphas, examples.radius)
         if self._perceptual is not None and options.perceptual:

@@ -111,6 +111,11 @@ class OptimiserOptions:
         0.0, "weight of the PSNR in dB, which lowers the loss: what is nearly right must stay so",
         0, 100,
     )  # fmt: skip
+    focus_weight: float = number(
+        1.0, "how much more the PSNR in focus (below 1 px) counts than that of each other range of"
+        " radii in the same crop",
+        1e-3, 1e3,
+    )  # fmt: skip
     steering: float = number(
         0.3, "share of the crops whose alpha is changed as sliders would, and the target with it",
         0, 1,
@@ -347,6 +352,7 @@ PHASE_OPTIONS = (
     "label", "part", *SHARES, *(item.name for item in fields(DefocusOptions)), "steering",
     "learning_rate", "final_learning_rate", "warmup", "batch_size", "crop_size", "gradient_clip",
     "attention_learning_rate", "attention_loss", "frequency_loss", "psnr_loss",
+    "focus_weight",
 )  # fmt: skip
 """What a phase may set: its name, its share of the steps, its data and how it learns."""
 

@@ -152,7 +152,8 @@ def card_of_run(
     how = (
         f"attention modules x {options.attention_learning_rate:g}, attention loss"
         f" {options.attention_loss:g}, frequency loss {options.frequency_loss:g}, PSNR loss"
-        f" {options.psnr_loss:g}, steering {options.steering:g}; "
+        f" {options.psnr_loss:g} (in focus x {options.focus_weight:g}), steering"
+        f" {options.steering:g}; "
     )
     if options.network == "dmenet":
         what = f"DMENet, width {options.width}: estimates the radius of the blur"
