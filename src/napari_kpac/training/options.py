@@ -112,8 +112,8 @@ class OptimiserOptions:
         0, 100,
     )  # fmt: skip
     focus_weight: float = number(
-        1.0, "how much more the PSNR in focus (below 1 px) counts than that of each other range of"
-        " radii in the same crop",
+        1.0, "weight in the PSNR loss of what is in focus in a crop (below 1 px), each other range"
+        " of radii having 1",
         1e-3, 1e3,
     )  # fmt: skip
     steering: float = number(
